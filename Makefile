@@ -1,0 +1,43 @@
+PYTHON ?= python3
+BIN := .venv/bin
+# both: old and new pip obey one each; the build backend is pinned too
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+.PHONY: help setup demo test lint types bench format clean
+
+help:            ## this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
+
+setup: .venv/.ready ## make .venv with all that tests and benchmarks need
+
+.venv/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "lowtucker needs Python 3.11 or newer; try: make PYTHON=python3.12 $(MAKECMDGOALS)"; exit 1; }
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	@touch $@
+
+demo: setup      ## the main job on an embedded default
+	$(BIN)/lowtucker demo
+
+test: setup      ## all tests
+	$(BIN)/python -m pytest
+
+lint: setup      ## style
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup     ## strict type check
+	$(BIN)/mypy
+
+bench: setup     ## the numbers that BENCHMARKS asks for
+	$(BIN)/lowtucker bench iteration
+
+format: setup    ## rewrite the sources in the project's style
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:           ## remove what was made
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build out

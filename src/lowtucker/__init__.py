@@ -1,0 +1,98 @@
+"""lowtucker: recover a low-Tucker-rank tensor from linear measurements.
+
+Given ``y = A(X)`` and a rank, find ``X``.
+"""
+
+from lowtucker import io, metrics
+from lowtucker._errors import (
+    CheckError,
+    FileFormatError,
+    RankWarning,
+    SlowOperatorWarning,
+    UnderdeterminedWarning,
+)
+from lowtucker._version import __version__
+from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
+from lowtucker.operators import (
+    DenseOperator,
+    FunctionOperator,
+    LinearOperatorAdapter,
+    MeasurementOperator,
+    SparseOperator,
+    as_operator,
+    check_adjoint,
+    check_restriction,
+    gaussian,
+    operator_norm,
+    to_scipy,
+)
+from lowtucker.problem import Problem
+from lowtucker.tensor import (
+    Spectra,
+    TuckerTensor,
+    attainable_rank,
+    degrees_of_freedom,
+    fold,
+    hooi,
+    hosvd,
+    inner,
+    mode_product,
+    multi_mode_product,
+    multilinear_rank,
+    norm,
+    quasi_optimality,
+    random_tucker,
+    spectra,
+    sthosvd,
+    unfold,
+)
+from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
+
+__all__ = [
+    "HOOI",
+    "HOSVD",
+    "STHOSVD",
+    "BlockSampler",
+    "CheckError",
+    "DenseOperator",
+    "Draw",
+    "FileFormatError",
+    "FunctionOperator",
+    "LinearOperatorAdapter",
+    "MeasurementOperator",
+    "Partition",
+    "Problem",
+    "RandomRows",
+    "RankWarning",
+    "Shuffled",
+    "SlowOperatorWarning",
+    "SparseOperator",
+    "Spectra",
+    "Thresholding",
+    "TuckerTensor",
+    "UnderdeterminedWarning",
+    "__version__",
+    "as_operator",
+    "attainable_rank",
+    "check_adjoint",
+    "check_restriction",
+    "degrees_of_freedom",
+    "fold",
+    "gaussian",
+    "hooi",
+    "hosvd",
+    "inner",
+    "io",
+    "metrics",
+    "mode_product",
+    "multi_mode_product",
+    "multilinear_rank",
+    "norm",
+    "operator_norm",
+    "quasi_optimality",
+    "random_tucker",
+    "spectra",
+    "sthosvd",
+    "to_scipy",
+    "unfold",
+]

@@ -1,0 +1,270 @@
+"""The only module that knows array back ends.
+
+Everything else takes its namespace ``xp`` from its arguments by :func:`namespace` and calls the
+functions of the array API standard. NumPy 2 follows the standard itself; torch, JAX and CuPy
+are reached through ``array_api_compat``. Nothing here imports any of them.
+"""
+
+from __future__ import annotations
+
+import math
+import numbers
+import sys
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "Array",
+    "IntArray",
+    "Rows",
+    "adjoint",
+    "all_finite",
+    "as_array",
+    "as_float",
+    "as_integer",
+    "as_shape",
+    "conj",
+    "eps",
+    "is_complex",
+    "is_jax",
+    "is_numpy",
+    "kind",
+    "like",
+    "namespace",
+    "pad_and_stack",
+    "per_trial",
+    "put",
+    "real",
+    "real_dtype",
+    "same_kind",
+    "size",
+    "to_numpy",
+]
+
+Array: TypeAlias = Any
+IntArray: TypeAlias = Any
+# Which measurements: any index set, not only "block i". For a stack: one index set a trial.
+Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
+
+
+def namespace(*arrays: Array) -> Any:
+    """Array-API namespace of the arguments; plain ``numpy`` for NumPy arrays.
+
+    Examples
+    --------
+    >>> namespace(np.zeros(3)).__name__
+    'numpy'
+    """
+    if all(isinstance(a, np.ndarray) for a in arrays):
+        return np
+    import array_api_compat
+
+    return array_api_compat.array_namespace(*arrays)
+
+
+def is_numpy(x: Array) -> bool:
+    """Whether ``x`` is a NumPy array."""
+    return isinstance(x, np.ndarray)
+
+
+def is_jax(x: Array) -> bool:
+    """Whether ``x`` is a JAX array (its elements cannot be assigned)."""
+    import array_api_compat
+
+    return bool(array_api_compat.is_jax_array(x))
+
+
+def kind(x: Array) -> str:
+    """Name of the array kind and its device, for messages."""
+    if is_numpy(x):
+        return "NumPy"
+    import array_api_compat
+
+    return f"{type(x).__module__.split('.')[0]} on {array_api_compat.device(x)}"
+
+
+def as_array(value: Any, name: str) -> Array:
+    """Turn ``value`` into a numeric array; an array keeps its kind, dtype and device.
+
+    Lists and numbers become NumPy arrays. Anything that is not numeric raises ``TypeError``.
+    """
+    if not hasattr(value, "__array_namespace__") and not _is_torch(value):
+        if value is None or isinstance(value, str | bytes | dict | set):
+            raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
+        try:
+            value = np.asarray(value)
+        except ValueError as error:
+            raise ValueError(
+                f"{name} must be an array of numbers, got a ragged {type(value).__name__}: "
+                f"make all its rows equally long."
+            ) from error
+    if is_numpy(value) and value.dtype.kind not in "biufc":
+        raise TypeError(
+            f"{name} must be an array of numbers, got dtype {value.dtype}. "
+            "Try numpy.asarray(..., dtype=float)."
+        )
+    return value
+
+
+def _is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # a torch tensor exists only once torch is imported
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def as_float(value: Any, name: str) -> Array:
+    """Turn ``value`` into an array of real or complex floating point numbers.
+
+    float32, float64 and complex stay as they are; integers, booleans and half precision
+    become float64 (float32 where the back end has no float64).
+    """
+    x = as_array(value, name)
+    xp = namespace(x)
+    if xp.isdtype(x.dtype, ("real floating", "complex floating")) and xp.finfo(x.dtype).bits >= 32:
+        return x
+    return xp.astype(x, xp.asarray(0.5).dtype if not is_numpy(x) else np.float64)
+
+
+def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
+    """Check a tensor shape: a non-empty sequence of positive integers."""
+    if isinstance(shape, numbers.Integral):
+        raise TypeError(
+            f"{name} must have one entry a mode, got the number {shape}. "
+            f"For a vector write {name}=({shape},)."
+        )
+    try:
+        entries = tuple(shape)
+    except TypeError:
+        raise TypeError(
+            f"{name} must be a tuple of positive integers, got {type(shape).__name__}."
+        ) from None
+    if not entries or not all(
+        isinstance(n, numbers.Integral) and not isinstance(n, bool) and int(n) >= 1 for n in entries
+    ):
+        raise ValueError(
+            f"{name} must be a tuple of positive integers, got {shape!r}. Try {name}=(30, 30, 10)."
+        )
+    return tuple(int(n) for n in entries)
+
+
+def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> int:
+    """Check an integer argument between ``low`` and ``high``, both included."""
+    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+        raise TypeError(f"{name} must be an integer, got {value!r}.")
+    number = int(value)
+    if number < low or (high is not None and number > high):
+        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+        raise ValueError(f"{name} must be {bounds}, got {number}.")
+    return number
+
+
+def is_complex(x: Array) -> bool:
+    """Whether ``x`` has a complex dtype."""
+    return bool(namespace(x).isdtype(x.dtype, "complex floating"))
+
+
+def conj(x: Array) -> Array:
+    """Complex conjugate; a real array is returned as it is."""
+    return namespace(x).conj(x) if is_complex(x) else x
+
+
+def real(x: Array) -> Array:
+    """Real part; a real array is returned as it is."""
+    return namespace(x).real(x) if is_complex(x) else x
+
+
+def adjoint(x: Array) -> Array:
+    """Conjugate transpose of the last two axes."""
+    return conj(namespace(x).matrix_transpose(x))
+
+
+def real_dtype(x: Array) -> Any:
+    """Dtype of the modulus of ``x``'s elements."""
+    xp = namespace(x)
+    return xp.real(xp.empty((0,), dtype=x.dtype)).dtype if is_complex(x) else x.dtype
+
+
+def eps(x: Array) -> float:
+    """Machine epsilon of ``x``'s dtype."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def all_finite(x: Array) -> bool:
+    """Whether ``x`` has neither NaN nor infinity: one reading, no copy when it is so."""
+    xp = namespace(x)
+    with np.errstate(all="ignore"):
+        total = xp.sum(x)
+    if bool(xp.isfinite(total)):
+        return True
+    # the sum itself may have overflowed
+    return bool(xp.all(xp.isfinite(x)))
+
+
+def like(value: Any, prototype: Array | None, dtype: Any = None) -> Array:
+    """Make an array of the kind and device of ``prototype`` (NumPy where it is None)."""
+    if prototype is None or is_numpy(prototype):
+        return np.asarray(value, dtype=dtype)
+    import array_api_compat
+
+    xp = namespace(prototype)
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.copy()  # torch warns about read-only memory
+    return xp.asarray(value, dtype=dtype, device=array_api_compat.device(prototype))
+
+
+def same_kind(x: Array, prototype: Array | None, name: str, owner: str) -> Array:
+    """Check that ``x`` lives where ``prototype`` lives; lists and scalars are moved there."""
+    if prototype is None or type(x) is type(prototype):
+        return x
+    if is_numpy(x) and not is_numpy(prototype):
+        raise TypeError(
+            f"{name} is a NumPy array, but {owner} holds {kind(prototype)} arrays. "
+            f"Convert {name} to that kind first."
+        )
+    if not is_numpy(x) and is_numpy(prototype):
+        raise TypeError(
+            f"{name} is a {kind(x)} array, but {owner} holds NumPy arrays. "
+            f"Convert {name} to NumPy, or build the operator from a {kind(x).split()[0]} array."
+        )
+    return x
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """Copy ``x`` to the host as a NumPy array (no copy for NumPy)."""
+    if is_numpy(x):
+        return np.asarray(x)
+    if _is_torch(x):
+        return np.asarray(x.detach().cpu().resolve_conj().numpy())
+    if hasattr(x, "get"):  # CuPy
+        return np.asarray(x.get())
+    return np.asarray(x)
+
+
+def put(x: Array, where: IntArray, values: Array) -> Array:
+    """Copy of ``x`` whose items ``where`` along the first axis are replaced by ``values``."""
+    if not is_numpy(x) and is_jax(x):
+        return x.at[where].set(values)
+    out = namespace(x).asarray(x, copy=True)
+    out[where, ...] = values
+    return out
+
+
+def pad_and_stack(parts: Sequence[Array]) -> Array:
+    """Stack vectors, the shorter ones filled up with zeros."""
+    xp = namespace(*parts)
+    length = max(part.shape[0] for part in parts)
+    zeros = like(np.zeros(length), parts[0], parts[0].dtype)
+    return xp.stack([xp.concat([part, zeros[part.shape[0] :]]) for part in parts])
+
+
+def per_trial(value: Any, x: Array) -> Any:
+    """Give one number a trial the axes it needs to multiply the stack ``x``; a number stays."""
+    if not hasattr(value, "ndim") or value.ndim == 0:
+        return value
+    return namespace(x).reshape(value, (*value.shape, *(1,) * (x.ndim - value.ndim)))
+
+
+def size(shape: Sequence[int]) -> int:
+    """Count the elements of a tensor of that shape."""
+    return math.prod(shape)

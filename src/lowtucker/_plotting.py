@@ -1,0 +1,27 @@
+"""Matplotlib, imported only when something is drawn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["new_axes", "new_figure"]
+
+
+def new_figure(rows: int = 1, columns: int = 1, **size: float) -> tuple[Any, Any]:
+    """Figure and axes that belong to no global state (``pyplot`` is not used)."""
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ImportError(
+            'Drawing needs Matplotlib, which is not installed. Try: pip install "lowtucker[plot]"'
+        ) from error
+    figure = Figure(
+        figsize=(size.get("width", 5.0 * columns), size.get("height", 3.6 * rows)),
+        layout="constrained",
+    )
+    return figure, figure.subplots(rows, columns)
+
+
+def new_axes() -> Any:
+    """One pair of axes in a figure of its own."""
+    return new_figure()[1]

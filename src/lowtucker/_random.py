@@ -1,0 +1,65 @@
+"""Randomness as a pure function of its arguments.
+
+No generator is ever kept: a number is determined by (seed, trial, stream, position), so that a
+resumed, stacked or distributed run sees the same draws. The bits come from Philox, a
+counter-based generator.
+"""
+
+from __future__ import annotations
+
+import numbers
+from enum import IntEnum
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = ["Seed", "Stream", "as_seed", "generator", "uniforms"]
+
+# A number, or (number, trial): trial k of a stack made with seed s is the single one of (s, k).
+Seed: TypeAlias = int | tuple[int, int]
+
+
+class Stream(IntEnum):
+    """What the numbers are for: two purposes with one seed must not share them."""
+
+    TENSOR = 1
+    OPERATOR = 2
+    BLOCKS = 3
+    PROBE = 4
+    NOISE = 5
+
+
+def as_seed(seed: Any) -> tuple[int, int]:
+    """Check a seed and give it as (number, trial).
+
+    Examples
+    --------
+    >>> as_seed(7), as_seed((7, 2))
+    ((7, 0), (7, 2))
+    """
+    pair = seed if isinstance(seed, tuple) else (seed, 0)
+    if len(pair) != 2 or not all(
+        isinstance(s, numbers.Integral) and not isinstance(s, bool) for s in pair
+    ):
+        raise TypeError(f"seed must be an integer or a pair (seed, trial), got {seed!r}.")
+    if min(pair) < 0:
+        raise ValueError(f"seed must not be negative, got {seed!r}.")
+    return int(pair[0]), int(pair[1])
+
+
+def generator(seed: Seed, stream: Stream) -> np.random.Generator:
+    """Generator for one purpose."""
+    entropy = np.random.SeedSequence([int(stream), *as_seed(seed)])
+    return np.random.Generator(np.random.Philox(entropy))
+
+
+def uniforms(seed: int, t: int, trials: range, count: int) -> np.ndarray[Any, Any]:
+    """Uniform numbers in [0, 1), shape ``(len(trials), count)``, for step or epoch ``t``.
+
+    Row k depends on (seed, t, trials[k]) alone: Philox is advanced to the first trial and one
+    sequence is read from there, so that one set-up (20 microseconds) serves a whole stack.
+    """
+    width = -4 * (-count // 4)  # Philox makes four numbers a count
+    bits = np.random.Philox(key=[seed % 2**64, int(Stream.BLOCKS)], counter=[0, 0, 0, t])
+    bits.advance(trials.start * (width // 4))
+    return np.random.Generator(bits).random((len(trials), width))[:, :count]

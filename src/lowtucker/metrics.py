@@ -1,0 +1,162 @@
+"""How far a recovered tensor is from the true one.
+
+Arrays and TuckerTensors are taken alike; a stack gives one number a trial only in
+:func:`relative_error`, which is what experiments average.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, as_float, namespace, to_numpy
+from lowtucker.tensor.products import norm
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["nmse", "psnr", "relative_error", "snr_db", "ssim"]
+
+
+def relative_error(X: Any, X_true: Any, *, batch_ndim: int | None = None) -> Array:
+    r"""Return :math:`\|X - X^\star\|_F / \|X^\star\|_F`, the recovery error of the paper.
+
+    Two TuckerTensors are compared through their factors: the full tensors are not formed.
+
+    Parameters
+    ----------
+    X, X_true : array or TuckerTensor
+    batch_ndim : int, optional
+        How many leading axes count trials; those of a TuckerTensor are known.
+
+    Returns
+    -------
+    float, or array of shape (*batch,)
+
+    Examples
+    --------
+    >>> relative_error([1.0, 1.0], [1.0, 0.0])
+    1.0
+    """
+    if isinstance(X, TuckerTensor) and isinstance(X_true, TuckerTensor):
+        gap, scale = (X - X_true).norm(), X_true.norm()
+    else:
+        for T in (X, X_true):
+            if isinstance(T, TuckerTensor) and batch_ndim is None:
+                batch_ndim = len(T.batch_shape)
+        X, X_true = _pair(X, X_true)
+        batch_ndim = batch_ndim or 0
+        gap, scale = norm(X - X_true, batch_ndim=batch_ndim), norm(X_true, batch_ndim=batch_ndim)
+    xp = namespace(scale)
+    if not bool(xp.all(scale > 0)):
+        raise ValueError("X_true is zero: the error relative to it has no meaning.")
+    ratio = gap / scale
+    return float(ratio) if ratio.ndim == 0 else ratio
+
+
+def nmse(X: Any, X_true: Any) -> float:
+    r"""Normalised mean squared error, :math:`\|X - X^\star\|_F^2 / \|X^\star\|_F^2`.
+
+    Examples
+    --------
+    >>> nmse([1.0, 1.0], [1.0, 0.0])
+    1.0
+    """
+    return float(relative_error(*_pair(X, X_true))) ** 2
+
+
+def snr_db(X: Any, X_true: Any) -> float:
+    r"""Signal-to-noise ratio :math:`-20 \log_{10}` of the relative error, in decibels.
+
+    Examples
+    --------
+    >>> snr_db([1.0, 1.1], [1.0, 1.0])
+    23.01...
+    """
+    error = float(relative_error(*_pair(X, X_true)))
+    return math.inf if error == 0 else -20 * math.log10(error)
+
+
+def psnr(X: Any, X_true: Any, data_range: float | None = None) -> float:
+    r"""Peak signal-to-noise ratio :math:`10 \log_{10}(L^2 / \mathrm{MSE})`, in decibels.
+
+    Parameters
+    ----------
+    X, X_true : array or TuckerTensor
+    data_range : float, optional
+        L, the range of the data: 1 for images in [0, 1], 255 for bytes. By default the range of
+        ``X_true``.
+
+    Examples
+    --------
+    >>> psnr([0.0, 0.9], [0.0, 1.0])
+    23.01...
+    """
+    a, b = map(to_numpy, _pair(X, X_true))
+    error = float(np.mean(np.abs(a - b) ** 2))
+    return math.inf if error == 0 else 10 * math.log10(_range(b, data_range) ** 2 / error)
+
+
+def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
+    r"""Mean structural similarity of two images (or volumes), 1 for equal ones.
+
+    Gaussian windows of standard deviation 1.5, :math:`K_1 = 0.01`, :math:`K_2 = 0.03`, as in
+    Wang, Bovik, Sheikh and Simoncelli (2004); windows that would leave the image are not
+    counted. For a video average over its frames.
+
+    Parameters
+    ----------
+    X, X_true : array or TuckerTensor, at least 11 in every mode
+    data_range : float, optional
+        As in :func:`psnr`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> ssim(np.eye(16), np.eye(16))
+    1.0
+    """
+    from scipy.ndimage import gaussian_filter
+
+    radius = 5  # an 11-point window
+    a, b = (to_numpy(T).astype(np.float64) for T in _pair(X, X_true))
+    if min(a.shape) < 2 * radius + 1:
+        raise ValueError(
+            f"ssim needs at least {2 * radius + 1} entries in every mode, got shape {a.shape}."
+        )
+    length = _range(b, data_range)
+
+    def mean(x: Any) -> Any:
+        return gaussian_filter(x, 1.5, radius=radius)[(slice(radius, -radius),) * x.ndim]
+
+    mu_a, mu_b = mean(a), mean(b)
+    var_a, var_b = mean(a * a) - mu_a**2, mean(b * b) - mu_b**2
+    cov = mean(a * b) - mu_a * mu_b
+    c1, c2 = (0.01 * length) ** 2, (0.03 * length) ** 2
+    score = ((2 * mu_a * mu_b + c1) * (2 * cov + c2)) / (
+        (mu_a**2 + mu_b**2 + c1) * (var_a + var_b + c2)
+    )
+    return float(score.mean())
+
+
+def _pair(X: Any, X_true: Any) -> tuple[Array, Array]:
+    """Both as full arrays of one shape, without NaN."""
+    a, b = (
+        as_float(T.full() if isinstance(T, TuckerTensor) else T, name)
+        for T, name in ((X, "X"), (X_true, "X_true"))
+    )
+    if a.shape != b.shape:
+        raise ValueError(
+            f"X and X_true must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    return a, b
+
+
+def _range(x: np.ndarray[Any, Any], data_range: float | None) -> float:
+    length = float(x.max() - x.min()) if data_range is None else float(data_range)
+    if not (length > 0 and math.isfinite(length)):
+        raise ValueError(
+            f"data_range must be positive, got {length:g}. For a constant X_true give it: "
+            "data_range=1 for images in [0, 1]."
+        )
+    return length

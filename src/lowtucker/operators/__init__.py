@@ -1,0 +1,26 @@
+"""Measurement operators: linear maps from tensors to measurements."""
+
+from lowtucker.operators.adapters import (
+    LinearOperatorAdapter,
+    SparseOperator,
+    as_operator,
+    to_scipy,
+)
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
+from lowtucker.operators.dense import DenseOperator, gaussian
+from lowtucker.operators.function import FunctionOperator
+
+__all__ = [
+    "DenseOperator",
+    "FunctionOperator",
+    "LinearOperatorAdapter",
+    "MeasurementOperator",
+    "SparseOperator",
+    "as_operator",
+    "check_adjoint",
+    "check_restriction",
+    "gaussian",
+    "operator_norm",
+    "to_scipy",
+]

@@ -1,0 +1,193 @@
+"""Other people's operators as ours, and ours as SciPy's."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, Rows, as_shape, is_complex, like, size, to_numpy
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.dense import DenseOperator, MatrixOperator, Order, check_order
+
+__all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_scipy"]
+
+
+class SparseOperator(MatrixOperator):
+    """Measurements by a SciPy sparse matrix of shape (m, N).
+
+    Parameters
+    ----------
+    matrix : SciPy sparse array or matrix
+    shape : tuple of int
+    order : "C" or "F"
+
+    Notes
+    -----
+    Held in CSR form: ``forward``, ``adjoint`` and a block cost their stored elements.
+
+    Examples
+    --------
+    >>> import numpy as np, scipy.sparse
+    >>> A = SparseOperator(scipy.sparse.eye_array(6), (2, 3))
+    >>> A.forward(np.arange(6.0).reshape(2, 3))
+    array([0., 1., 2., 3., 4., 5.])
+    """
+
+    def __init__(self, matrix: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
+        import scipy.sparse
+
+        if not scipy.sparse.issparse(matrix):
+            raise TypeError(
+                f"matrix must be a SciPy sparse array, got {type(matrix).__name__}. "
+                "Try lowtucker.as_operator(matrix, shape)."
+            )
+        csr = scipy.sparse.csr_array(matrix)
+        if csr.dtype.kind not in "fc":
+            csr = csr.astype(np.float64)
+        if not np.isfinite(csr.data).all():
+            raise ValueError("matrix has NaN or infinite entries.")
+        self._set(csr, _columns_as_shape(csr.shape, shape), check_order(order))
+
+    def _set(self, csr: Any, shape: tuple[int, ...], order: Order) -> None:
+        self.matrix, self.shape, self.order = csr, shape, order
+        self.m, self.dtype = int(csr.shape[0]), csr.dtype
+
+    def _matvec(self, x: Array) -> Array:
+        return (self.matrix @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], self.m)
+
+    def _rmatvec(self, v: Array) -> Array:
+        flat = v.reshape(-1, v.shape[-1]).T
+        out = (self.matrix.T @ flat.conj()).conj().T
+        return out.reshape(*v.shape[:-1], self.matrix.shape[1])
+
+    def _restrict(self, rows: Rows) -> MeasurementOperator:
+        other = object.__new__(SparseOperator)
+        other._set(self.matrix[rows], self.shape, self.order)
+        return other
+
+    def _row_norms(self) -> Array:
+        return np.sqrt(np.asarray((abs(self.matrix) ** 2).sum(axis=1)).ravel())
+
+
+class LinearOperatorAdapter(MatrixOperator):
+    """Measurements by a SciPy or PyLops linear operator of shape (m, N).
+
+    Anything with ``shape``, ``matvec`` and ``rmatvec`` will do. It cannot measure some rows
+    alone, so blocks are slow; a warning says so once.
+
+    Parameters
+    ----------
+    operator : object with shape, matvec, rmatvec
+    shape : tuple of int
+    order : "C" or "F"
+    """
+
+    def __init__(self, operator: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
+        self.operator = operator
+        self.shape = _columns_as_shape(operator.shape, shape)
+        self.order = check_order(order)
+        self.m = int(operator.shape[0])
+        dtype = getattr(operator, "dtype", None)
+        self.dtype = np.dtype(np.float64 if dtype is None else dtype)
+
+    def _matvec(self, x: Array) -> Array:
+        return self._each(self.operator.matvec, x, self.m)
+
+    def _rmatvec(self, v: Array) -> Array:
+        return self._each(self.operator.rmatvec, v, size(self.shape))
+
+    @staticmethod
+    def _each(product: Any, x: Array, length: int) -> Array:
+        items = x.reshape(-1, x.shape[-1])
+        out = np.stack([np.asarray(product(item)).reshape(length) for item in items])
+        return out.reshape(*x.shape[:-1], length)
+
+
+def as_operator(
+    A: Any, shape: tuple[int, ...] | None = None, *, order: Order = "C"
+) -> MeasurementOperator:
+    """Make a measurement operator of whatever describes one.
+
+    Parameters
+    ----------
+    A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
+        An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``; NumPy, torch, JAX or
+        any other kind that follows the array API standard.
+    shape : tuple of int, optional
+        Shape of the tensors; needed unless ``A`` tells.
+    order : "C" or "F"
+        How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> as_operator(np.ones((2, 12)), shape=(3, 4))
+    DenseOperator: 2 measurements of tensors of shape (3, 4) (0.17 per entry)
+    """
+    if isinstance(A, MeasurementOperator):
+        if shape is not None and as_shape(shape) != A.shape:
+            raise ValueError(
+                f"shape={tuple(shape)} is not the shape of A's tensors, {A.shape}. Leave it out."
+            )
+        return A
+    if all(hasattr(A, name) for name in ("tocsr", "shape", "dot")):
+        return SparseOperator(A, _needed(shape, A), order=order)
+    if all(hasattr(A, name) for name in ("matvec", "rmatvec", "shape")):
+        return LinearOperatorAdapter(A, _needed(shape, A), order=order)
+    if isinstance(A, str | bytes) or hasattr(A, "__fspath__"):
+        raise TypeError(
+            f"A must be an operator or an array, got the path {A!r}. "
+            "Try lowtucker.io.load_operator(path, shape)."
+        )
+    return DenseOperator(A, shape, order=order)
+
+
+def to_scipy(A: MeasurementOperator) -> Any:
+    """SciPy ``LinearOperator`` of shape (m, N) on row-major vectors.
+
+    Arrays of other kinds are moved to and from NumPy at every product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> to_scipy(as_operator(np.ones((2, 12)), shape=(3, 4))).shape
+    (2, 12)
+    """
+    from scipy.sparse.linalg import LinearOperator
+
+    if A.batch_shape:
+        raise ValueError("A SciPy operator is one operator, got a stack of trials.")
+
+    def matvec(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return to_numpy(A.forward(like(x.reshape(A.shape), A.prototype)))
+
+    def rmatvec(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        return to_numpy(A.adjoint(like(v.reshape(A.m), A.prototype))).reshape(-1)
+
+    probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
+    domain = to_numpy(A.adjoint(like(probe, A.prototype)))
+    dtype = np.result_type(probe, domain)
+    if is_complex(probe) and not is_complex(domain):
+        dtype = probe.dtype
+    return LinearOperator((A.m, size(A.shape)), matvec=matvec, rmatvec=rmatvec, dtype=dtype)
+
+
+def _columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    shape = as_shape(shape)
+    if len(given) != 2 or given[1] != size(shape):
+        raise ValueError(
+            f"A has shape {tuple(given)}, expected (m, {size(shape)}) for tensors of shape "
+            f"{shape}. "
+            "Check shape, or transpose A."
+        )
+    return shape
+
+
+def _needed(shape: tuple[int, ...] | None, A: Any) -> tuple[int, ...]:
+    if shape is None:
+        raise ValueError(
+            f"shape is needed to read {type(A).__name__} of shape {tuple(A.shape)} as measurements "
+            f"of tensors. Try shape=(30, 30, 10), or shape=({A.shape[1]},) for vectors."
+        )
+    return shape

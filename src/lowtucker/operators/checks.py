@@ -1,0 +1,184 @@
+"""Tests that any operator must pass, for one's own operators too."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, eps, is_complex, like, namespace, real, size, to_numpy
+from lowtucker._errors import CheckError
+from lowtucker._random import Seed, Stream, generator
+from lowtucker.operators.adapters import to_scipy
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.tensor.products import inner, norm
+
+__all__ = ["check_adjoint", "check_restriction", "operator_norm"]
+
+# A matrix with fewer rows or columns is decomposed as it is: ARPACK wants two and more.
+SMALL = 32
+
+
+def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Seed = 0) -> float:
+    r"""Test :math:`\langle \mathcal{A}(X), v \rangle = \langle X, \mathcal{A}^*(v) \rangle`.
+
+    Random tensors and vectors, three times; also that ``forward`` and ``adjoint`` are linear.
+    Real tensors with complex measurements: the inner product is its real part.
+
+    Parameters
+    ----------
+    A : MeasurementOperator
+    rtol : float, optional
+        Largest difference that is let pass, relative to :math:`\|\mathcal{A}(X)\| \|v\|`.
+        Default: rounding error in the operator's precision.
+    seed : int
+
+    Returns
+    -------
+    float
+        The largest relative difference found.
+
+    Raises
+    ------
+    CheckError
+        Names the property that failed and by how much.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lowtucker import FunctionOperator, gaussian
+    >>> check_adjoint(gaussian((3, 4), m=5)) < 1e-13
+    True
+    >>> wrong = FunctionOperator(lambda X: X.sum(0), lambda v: 2 * np.tile(v, (3, 1)), (3, 4), 4)
+    >>> check_adjoint(wrong)
+    Traceback (most recent call last):
+    ...
+    lowtucker._errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (... against ...) fails ...
+    """
+    rng = generator(seed, Stream.PROBE)
+    worst = 0.0
+    for _ in range(3):
+        X, W = _random(rng, A, A.shape), _random(rng, A, A.shape)
+        v, w = (_random_measurements(rng, A) for _ in range(2))
+        AX, Av = A.forward(X), A.adjoint(v)
+        tol = _tolerance(A, AX, rtol)
+        left, right = inner(AX, v), inner(X, Av)
+        left = left if is_complex(right) else real(left)
+        gap = _relative(left - right, norm(AX) * norm(v) + norm(X) * norm(Av))
+        _demand(A, f"<A(X), v> = <X, A*(v)> ({_number(left)} against {_number(right)})", gap, tol)
+        linear = A.forward(2 * X - 3 * W) - (2 * AX - 3 * A.forward(W))
+        _demand(A, "forward is linear", _relative(norm(linear), norm(AX)), 10 * tol)
+        linear = A.adjoint(2 * v - 3 * w) - (2 * Av - 3 * A.adjoint(w))
+        _demand(A, "adjoint is linear", _relative(norm(linear), norm(Av)), 10 * tol)
+        worst = max(worst, gap)
+    return worst
+
+
+def check_restriction(
+    A: MeasurementOperator, *, rtol: float | None = None, seed: Seed = 0
+) -> float:
+    r"""Test that blocks of the operator are what they say.
+
+    ``restrict(rows).forward(X)`` equals ``forward(X)[rows]`` for slices and index sets, and the
+    adjoints of the blocks of a partition sum to the adjoint.
+
+    Parameters, Returns, Raises
+        As in :func:`check_adjoint`.
+
+    Examples
+    --------
+    >>> from lowtucker import gaussian
+    >>> check_restriction(gaussian((3, 4), m=5)) < 1e-13
+    True
+    """
+    rng = generator(seed, Stream.PROBE)
+    X, v = _random(rng, A, A.shape), _random_measurements(rng, A)
+    whole, adjoint = A.forward(X), A.adjoint(v)
+    tol = _tolerance(A, whole, rtol)
+    middle = (A.m + 1) // 2
+    cut = [slice(0, middle), slice(middle, A.m)] if A.m > 1 else [slice(0, 1)]
+    some = rng.integers(0, A.m, size=max(1, A.m // 3))
+    worst = 0.0
+    chosen: list[Any] = [*cut, some]
+    for rows in chosen:
+        part = A.restrict(rows).forward(X)
+        gap = _relative(norm(part - _rows_of(whole, rows)), norm(whole))
+        label = f"rows {rows}" if isinstance(rows, slice) else f"{len(rows)} chosen rows"
+        _demand(A, f"restrict(rows).forward(X) = forward(X)[rows] for {label}", gap, tol)
+        worst = max(worst, gap)
+    total = sum(A.restrict(rows).adjoint(_rows_of(v, rows)) for rows in cut)
+    gap = _relative(norm(total - adjoint), norm(adjoint))
+    _demand(A, "the blocks' adjoints sum to the adjoint", gap, tol)
+    return max(worst, gap)
+
+
+def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
+    r"""Largest singular value :math:`\|\mathcal{A}\|`, by Lanczos iteration (ARPACK).
+
+    Cost: some tens of ``forward`` and ``adjoint``, nothing of the size of A.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from lowtucker import as_operator
+    >>> operator_norm(as_operator(np.diag([3.0, 2, 1, 0]), shape=(2, 2)))
+    3.0
+    """
+    if A.batch_shape:
+        raise ValueError("operator_norm expects one operator, got a stack of trials.")
+    matrix = to_scipy(A)
+    m, n = matrix.shape
+    if m == 1 or n == 1 or max(m, n) <= SMALL:
+        dense = matrix @ np.eye(n) if n <= m else matrix.rmatmat(np.eye(m))
+        return float(np.linalg.norm(dense, 2))
+    from scipy.sparse.linalg import svds
+
+    start = generator(seed, Stream.PROBE).standard_normal(min(m, n)).astype(matrix.dtype)
+    if not np.any(matrix.matvec(generator(seed, Stream.PROBE).standard_normal(n))):
+        return 0.0  # ARPACK refuses the zero operator
+    values = svds(matrix, k=1, v0=start, return_singular_vectors=False)
+    return float(values[0])
+
+
+def _random(rng: np.random.Generator, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
+    """Make a random tensor in the operator's own dtype and on its device."""
+    full = (*A.batch_shape, *shape)
+    draw = rng.standard_normal(full)
+    if A.dtype is not None and "complex" in str(A.dtype):
+        draw = draw + 1j * rng.standard_normal(full)
+    return like(draw, A.prototype, A.dtype)
+
+
+def _random_measurements(rng: np.random.Generator, A: MeasurementOperator) -> Array:
+    """Make random measurements in the dtype that the operator returns."""
+    example = A.forward(like(np.zeros((*A.batch_shape, *A.shape)), A.prototype, A.dtype))
+    draw = rng.standard_normal((*A.batch_shape, A.m))
+    if is_complex(example):
+        draw = draw + 1j * rng.standard_normal(draw.shape)
+    return like(draw, A.prototype, example.dtype)
+
+
+def _tolerance(A: MeasurementOperator, example: Array, rtol: float | None) -> float:
+    return 10 * float(np.sqrt(size(A.shape) + A.m)) * eps(example) if rtol is None else rtol
+
+
+def _rows_of(v: Array, rows: Any) -> Array:
+    if isinstance(rows, slice):
+        return v[..., rows]
+    return namespace(v).take(v, like(rows, v), axis=-1)
+
+
+def _number(x: Array) -> str:
+    return f"{to_numpy(x)[()]:.4g}"
+
+
+def _relative(gap: Array, scale: Array) -> float:
+    size_of_gap, size_of_all = abs(complex(to_numpy(gap))), float(to_numpy(scale))
+    return size_of_gap / size_of_all if size_of_all > 0 else size_of_gap
+
+
+def _demand(A: MeasurementOperator, what: str, gap: float, tol: float) -> None:
+    if not gap <= tol:
+        raise CheckError(
+            f"{type(A).__name__}: {what} fails by {gap:.1e} of the norms; rounding explains {tol:.1e}."
+        )

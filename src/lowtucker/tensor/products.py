@@ -1,0 +1,149 @@
+"""Mode products, inner product and norm (section 2 of the paper)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from lowtucker._arrays import Array, adjoint, as_array, as_integer, conj, namespace, real, size
+
+__all__ = ["inner", "mode_product", "multi_mode_product", "norm"]
+
+
+def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None) -> Array:
+    r"""Mode-k product :math:`\mathbf{X} \times_k \mathbf{U}`: every mode-k fibre times U.
+
+    :math:`(\mathbf{X} \times_k \mathbf{U})^{\{k\}} = \mathbf{U} \mathbf{X}^{\{k\}}`.
+
+    Parameters
+    ----------
+    X : array, shape (*batch, n_1, ..., n_d)
+    U : array, shape (*batch, r, n_k) or (r, n_k)
+    mode : int
+        k, from 0 to d - 1.
+    batch_ndim : int, optional
+        How many leading axes of ``X`` count trials; as many as ``U`` has, unless given.
+
+    Returns
+    -------
+    array, shape (*batch, n_1, ..., r, ..., n_d)
+
+    Notes
+    -----
+    Cost: 2 r N flops, no copy of ``X``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> mode_product(np.ones((2, 3, 4)), np.ones((5, 3)), 1).shape
+    (2, 5, 4)
+    """
+    X, U = as_array(X, "X"), as_array(U, "U")
+    if U.ndim < 2:
+        raise ValueError(f"U must be a matrix of shape (r, n_k), got shape {tuple(U.shape)}.")
+    batch_ndim = U.ndim - 2 if batch_ndim is None else batch_ndim
+    batch_ndim = as_integer(batch_ndim, "batch_ndim", 0, X.ndim - 1)
+    mode = as_integer(mode, "mode", 0, X.ndim - batch_ndim - 1)
+    if U.shape[-1] != X.shape[batch_ndim + mode]:
+        raise ValueError(
+            f"U has {U.shape[-1]} columns, but mode {mode} of X (shape {tuple(X.shape)}) has "
+            f"{X.shape[batch_ndim + mode]} entries. Did you mean the transpose of U?"
+        )
+    return product(X, U, mode, batch_ndim)
+
+
+def product(X: Array, U: Array, mode: int, batch_ndim: int) -> Array:
+    """:func:`mode_product` for arguments that are known to be right."""
+    xp = namespace(X, U)
+    axis = batch_ndim + mode
+    batch, left = X.shape[:batch_ndim], X.shape[batch_ndim:axis]
+    n, right = X.shape[axis], X.shape[axis + 1 :]
+    if not right:  # the last mode: one matrix product with all that is to the left
+        flat = xp.reshape(X, (*batch, size(left), n))
+        out = xp.matmul(flat, xp.matrix_transpose(U))
+    else:
+        flat = xp.reshape(X, (*batch, size(left), n, size(right)))
+        out = xp.matmul(U[..., None, :, :], flat)
+    return xp.reshape(out, (*out.shape[:batch_ndim], *left, U.shape[-2], *right))
+
+
+def multi_mode_product(
+    X: Array, matrices: Sequence[Array | None], *, transpose: bool = False
+) -> Array:
+    r"""Product with a matrix in every mode, :math:`\mathbf{X} \times_1 U_1 \cdots \times_d U_d`.
+
+    Parameters
+    ----------
+    X : array, shape (*batch, n_1, ..., n_d)
+        d is the number of ``matrices``; leading axes beyond it count trials.
+    matrices : sequence of d arrays, shape (*batch, r_k, n_k) or (r_k, n_k); None leaves a mode
+    transpose : bool
+        Multiply by the conjugate transposes: then the matrices have shape (*batch, n_k, r_k).
+
+    Notes
+    -----
+    The modes are taken in the order that shrinks the tensor soonest.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> multi_mode_product(np.ones((2, 3, 4)), [np.ones((5, 2)), None, np.ones((1, 4))]).shape
+    (5, 3, 1)
+    """
+    X = as_array(X, "X")
+    if not 1 <= len(matrices) <= X.ndim:
+        raise ValueError(
+            f"matrices must have one entry for each mode of X (None to leave one alone): got "
+            f"{len(matrices)} for X of shape {tuple(X.shape)}."
+        )
+    batch_ndim = X.ndim - len(matrices)
+    given = [(k, adjoint(U) if transpose else U) for k, U in enumerate(matrices) if U is not None]
+    for k, U in sorted(given, key=lambda item: item[1].shape[-2] / item[1].shape[-1]):
+        X = mode_product(X, U, k, batch_ndim=batch_ndim)
+    return X
+
+
+def inner(X: Array, Y: Array, *, batch_ndim: int = 0) -> Array:
+    r"""Inner product :math:`\langle X, Y \rangle = \mathrm{vec}(Y)^* \mathrm{vec}(X)`.
+
+    Returns
+    -------
+    array, shape (*batch,)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(inner(np.arange(3.0), np.ones(3)))
+    3.0
+    """
+    X, Y = as_array(X, "X"), as_array(Y, "Y")
+    if X.shape != Y.shape:
+        raise ValueError(
+            f"inner expects two tensors of one shape, got {tuple(X.shape)} and {tuple(Y.shape)}."
+        )
+    axes = tuple(range(as_integer(batch_ndim, "batch_ndim", 0, X.ndim), X.ndim))
+    return namespace(X, Y).sum(X * conj(Y), axis=axes)
+
+
+def norm(X: Array, *, batch_ndim: int = 0) -> Array:
+    r"""Frobenius norm :math:`\|X\|_F = \sqrt{\langle X, X \rangle}`, safe from overflow.
+
+    Returns
+    -------
+    array, shape (*batch,), real
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> float(norm(np.array([[3.0, 0.0], [0.0, 4.0]])))
+    5.0
+    """
+    X = as_array(X, "X")
+    xp = namespace(X)
+    axes = tuple(range(as_integer(batch_ndim, "batch_ndim", 0, X.ndim), X.ndim))
+    if not axes:
+        return real(xp.abs(X))
+    # scaled by the largest element, so that 1e200 does not overflow and 1e-200 does not vanish
+    largest = xp.max(xp.abs(X), axis=axes, keepdims=True)
+    scale = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
+    squares = xp.sum(xp.abs(X / scale) ** 2, axis=axes)
+    return xp.reshape(scale, squares.shape) * xp.sqrt(squares)

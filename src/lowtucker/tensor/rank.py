@@ -1,0 +1,200 @@
+"""Tucker ranks: checking them, measuring them, counting what they leave free."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+from lowtucker._arrays import Array, as_float, as_shape, eps, namespace, to_numpy
+from lowtucker._errors import RankWarning
+from lowtucker.tensor.unfolding import unfold
+
+__all__ = [
+    "Spectra",
+    "attainable_rank",
+    "check_rank",
+    "degrees_of_freedom",
+    "multilinear_rank",
+    "spectra",
+]
+
+
+def attainable_rank(rank: tuple[int, ...]) -> tuple[int, ...]:
+    r"""Largest Tucker rank below ``rank`` that a tensor can have.
+
+    The core's mode-k unfolding has :math:`\prod_{j \ne k} r_j` columns, so that no
+    :math:`r_k` exceeds the product of the others.
+
+    Examples
+    --------
+    >>> attainable_rank((1, 1, 2))
+    (1, 1, 1)
+    >>> attainable_rank((2, 2, 3))
+    (2, 2, 3)
+    """
+    current = tuple(rank)
+    while True:
+        total = math.prod(current)
+        clipped = tuple(min(r, total // r) for r in current)
+        if clipped == current:
+            return current
+        # one entry at a time: clipping two at once could go too far
+        k = max(range(len(current)), key=lambda j: current[j] - clipped[j])
+        current = (*current[:k], clipped[k], *current[k + 1 :])
+
+
+def check_rank(rank: Any, shape: tuple[int, ...], *, warn: bool = True) -> tuple[int, ...]:
+    """Check a Tucker rank against a shape and give it as a tuple.
+
+    Raises
+    ------
+    TypeError, ValueError
+        Not one integer a mode, or an entry outside 1..n_k.
+
+    Warns
+    -----
+    RankWarning
+        An entry above the product of the others: no tensor has that rank. Names the one that
+        is attained instead.
+    """
+    if isinstance(rank, numbers.Integral):
+        raise TypeError(
+            f"rank must have one entry a mode, got the number {rank}. "
+            f"For a tensor of shape {shape} try rank={(int(rank),) * len(shape)}."
+        )
+    try:
+        entries = tuple(rank)
+    except TypeError:
+        raise TypeError(f"rank must be a tuple of integers, got {rank!r}.") from None
+    if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
+        raise TypeError(f"rank must be a tuple of integers, got {rank!r}.")
+    if len(entries) != len(shape):
+        raise ValueError(
+            f"rank must have one entry a mode: got {len(entries)} entries, {rank!r}, "
+            f"for a tensor of {len(shape)} modes, shape {shape}."
+        )
+    for k, (r, n) in enumerate(zip(entries, shape, strict=True)):
+        if not 1 <= r <= n:
+            raise ValueError(
+                f"rank[{k}] = {r} must be between 1 and {n}, the size of mode {k} of shape {shape}."
+            )
+    checked = tuple(int(r) for r in entries)
+    attained = attainable_rank(checked)
+    if warn and attained != checked:
+        warnings.warn(
+            f"No tensor has Tucker rank {checked}: an entry may not exceed the product of the "
+            f"others. What is found has at most rank {attained}; try rank={attained}.",
+            RankWarning,
+            stacklevel=3,
+        )
+    return checked
+
+
+def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
+    r"""Dimension of the set of tensors of ``shape`` with Tucker rank ``rank``.
+
+    .. math:: \mathrm{dof} = \prod_k r_k + \sum_k r_k (n_k - r_k)
+
+    It is the natural unit for the number of measurements, and the least with which recovery
+    can be hoped for. A rank that no tensor attains is counted as the one that is attained.
+
+    Examples
+    --------
+    >>> degrees_of_freedom((5, 5, 6), (1, 2, 2))
+    22
+    """
+    shape = as_shape(shape)
+    attained = attainable_rank(check_rank(rank, shape))
+    return math.prod(attained) + sum(r * (n - r) for r, n in zip(attained, shape, strict=True))
+
+
+@dataclass(frozen=True, repr=False)
+class Spectra:
+    """Singular values of every unfolding of one tensor, largest first.
+
+    Attributes
+    ----------
+    values : tuple of arrays, shapes (min(n_k, N / n_k),)
+    """
+
+    values: tuple[Array, ...]
+
+    def energy(self, rank: tuple[int, ...]) -> tuple[float, ...]:
+        r"""Share :math:`\sum_{i \le r_k} \sigma_i^2 / \sum_i \sigma_i^2` kept in each mode."""
+        shares = []
+        for s, r in zip(map(to_numpy, self.values), rank, strict=True):
+            scale = s[0] if s[0] > 0 else 1.0
+            squares = (s / scale) ** 2
+            total = float(squares.sum())
+            shares.append(float(squares[:r].sum()) / total if total else 1.0)
+        return tuple(shares)
+
+    def rank(self, tol: float | None = None) -> tuple[int, ...]:
+        """Count the singular values above ``tol`` times the largest, in each mode.
+
+        ``tol`` defaults to rounding error, 16 machine epsilons for each singular value.
+        """
+        ranks = []
+        for s in map(to_numpy, self.values):
+            cut = 16 * len(s) * eps(s) if tol is None else tol
+            ranks.append(int((s > cut * s[0]).sum()))
+        return tuple(ranks)
+
+    def plot(self, ax: Any = None) -> Any:
+        """Scree plot on a logarithmic scale; returns the Matplotlib axes."""
+        from lowtucker._plotting import new_axes
+
+        ax = new_axes() if ax is None else ax
+        for k, s in enumerate(map(to_numpy, self.values)):
+            ax.semilogy(range(1, len(s) + 1), s, marker="o", markersize=3, label=f"mode {k}")
+        ax.set_xlabel("index")
+        ax.set_ylabel("singular value of the unfolding")
+        ax.legend()
+        return ax
+
+    def __repr__(self) -> str:
+        lines = [
+            f"  mode {k}: " + " ".join(f"{float(v):.3g}" for v in s[:6]) + (" ..." * (len(s) > 6))
+            for k, s in enumerate(map(to_numpy, self.values))
+        ]
+        return "\n".join(["Spectra", *lines])
+
+
+def spectra(X: Any) -> Spectra:
+    """Singular values of every unfolding of ``X`` (an array or a TuckerTensor).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spectra(np.diag([3.0, 2.0, 0.0]))
+    Spectra
+      mode 0: 3 2 0
+      mode 1: 3 2 0
+    """
+    # orthonormal factors do not change singular values: the core's are the tensor's
+    X = as_float(getattr(X, "core", X), "X")
+    if X.ndim == 0:
+        raise ValueError("spectra expects a tensor with at least one mode, got a number.")
+    xp = namespace(X)
+    return Spectra(tuple(xp.linalg.svdvals(unfold(X, k)) for k in range(X.ndim)))
+
+
+def multilinear_rank(X: Any, tol: float | None = None) -> tuple[int, ...]:
+    r"""Tucker rank :math:`r_k = \mathrm{rank}(\mathbf{X}^{\{k\}})` of an array or TuckerTensor.
+
+    Parameters
+    ----------
+    X : array or TuckerTensor
+    tol : float, optional
+        Singular values below ``tol`` times the largest count as zero; rounding error by default.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> multilinear_rank(np.ones((3, 4, 5)))
+    (1, 1, 1)
+    """
+    return spectra(X).rank(tol)

@@ -1,0 +1,301 @@
+"""The Tucker format: a small core and one orthonormal factor a mode, equation (2.1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from lowtucker._arrays import (
+    Array,
+    adjoint,
+    all_finite,
+    as_array,
+    as_float,
+    eps,
+    like,
+    namespace,
+    size,
+    to_numpy,
+)
+from lowtucker.tensor.products import inner, multi_mode_product, norm, product
+
+__all__ = ["TuckerTensor"]
+
+# Samples of `entries` that are contracted at a time: bounds the memory by CHUNK * prod(r) numbers.
+CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class TuckerTensor:
+    r"""A tensor as core and orthonormal factors, equation (2.1).
+
+    .. math:: \mathbf{X} = \mathbf{S} \times_1 \mathbf{U}^{(1)} \cdots \times_d \mathbf{U}^{(d)}
+
+    Parameters
+    ----------
+    core : array, shape (*batch, r_1, ..., r_d)
+    factors : sequence of d arrays, shapes (*batch, n_k, r_k), orthonormal columns
+
+    See Also
+    --------
+    TuckerTensor.from_factors : accepts factors that are not orthonormal.
+
+    Notes
+    -----
+    Memory: :math:`\prod r_k + \sum n_k r_k` numbers. Leading axes count trials.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = TuckerTensor(np.ones((1, 1)), [np.eye(3)[:, :1], np.eye(4)[:, :1]])
+    >>> X
+    TuckerTensor of shape (3, 4), rank (1, 1): 8 numbers instead of 12 (1.5x)
+    >>> float(X.norm())
+    1.0
+    """
+
+    core: Array
+    factors: tuple[Array, ...]
+
+    def __post_init__(self) -> None:
+        """Check what a user gave; the package itself builds with :meth:`trusted`."""
+        core, factors = _checked_parts(self.core, self.factors)
+        for k, U in enumerate(factors):
+            xp = namespace(U)
+            gram = xp.matmul(adjoint(U), U)
+            unit = like(xp.eye(U.shape[-1], dtype=U.dtype), U)
+            defect = float(xp.max(xp.abs(gram - unit)))
+            if not defect <= 100 * U.shape[-2] * eps(U):
+                raise ValueError(
+                    f"factors[{k}] must have orthonormal columns, but |U^T U - I| reaches "
+                    f"{defect:.1e}. Try TuckerTensor.from_factors(core, factors)."
+                )
+        object.__setattr__(self, "core", core)
+        object.__setattr__(self, "factors", factors)
+
+    @classmethod
+    def trusted(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:
+        """Build without a check, from parts that are known to be right."""
+        self = object.__new__(cls)
+        object.__setattr__(self, "core", core)
+        object.__setattr__(self, "factors", tuple(factors))
+        return self
+
+    @classmethod
+    def from_factors(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:
+        """Build from any factors: each is orthonormalised by QR, the core takes up the rest.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = TuckerTensor.from_factors(np.ones((1, 1)), [np.ones((3, 1)), np.ones((4, 1))])
+        >>> bool(np.allclose(X.full(), np.ones((3, 4))))
+        True
+        """
+        core, factors = _checked_parts(core, factors)
+        pairs = [namespace(U).linalg.qr(U) for U in factors]
+        return cls.trusted(multi_mode_product(core, [R for _, R in pairs]), [Q for Q, _ in pairs])
+
+    @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axes, the trials of a stack; () for one tensor."""
+        return tuple(self.core.shape[: self.core.ndim - len(self.factors)])
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Shape (n_1, ..., n_d), without the leading axes."""
+        return tuple(U.shape[-2] for U in self.factors)
+
+    @property
+    def rank(self) -> tuple[int, ...]:
+        """Size (r_1, ..., r_d) of the core."""
+        return tuple(U.shape[-1] for U in self.factors)
+
+    @property
+    def order(self) -> int:
+        """Number d of modes."""
+        return len(self.factors)
+
+    @property
+    def dtype(self) -> Any:
+        """Dtype of the core."""
+        return self.core.dtype
+
+    def full(self) -> Array:
+        """Return all the elements, shape (*batch, n_1, ..., n_d). Forms the N-vector."""
+        X = self.core
+        batch_ndim = X.ndim - len(self.factors)
+        for k, U in enumerate(self.factors):
+            X = product(X, U, k, batch_ndim)
+        return X
+
+    def norm(self) -> Array:
+        """Frobenius norm, shape (*batch,); that of the core."""
+        return norm(self.core, batch_ndim=len(self.batch_shape))
+
+    def entries(self, indices: Any) -> Array:
+        """Elements at ``indices``, without forming the full tensor.
+
+        Parameters
+        ----------
+        indices : integer array, shape (k, d)
+            One row of 0-based indices for every element.
+
+        Returns
+        -------
+        array, shape (*batch, k)
+
+        Notes
+        -----
+        Cost: 2 k prod(r) flops, at most 65536 prod(r) numbers of memory at a time.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> X = TuckerTensor.from_factors(np.ones((1, 1)), [np.ones((3, 1)), np.ones((4, 1))])
+        >>> X.entries([[0, 0], [2, 3]]).round(12)
+        array([1., 1.])
+        """
+        index = _checked_indices(indices, self.shape)
+        xp = namespace(self.core)
+        starts = range(0, max(1, index.shape[0]), CHUNK)
+        parts = [self._entries(index[i : i + CHUNK, :]) for i in starts]
+        return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
+
+    def _entries(self, index: Array) -> Array:
+        xp = namespace(self.core)
+        batch, count = self.batch_shape, index.shape[0]
+        partial = xp.reshape(self.core, (*batch, 1, size(self.rank)))
+        for k, U in enumerate(self.factors):
+            at = like(index[:, k], self.core)
+            rows = xp.take(U, at, axis=-2)[..., :, None, :]
+            rest = size(self.rank[k + 1 :])
+            partial = xp.reshape(partial, (*batch, partial.shape[-2], self.rank[k], rest))
+            partial = xp.reshape(xp.matmul(rows, partial), (*batch, count, rest))
+        return partial[..., 0]
+
+    def inner(self, other: TuckerTensor) -> Array:
+        """Inner product with another tensor of the same shape, shape (*batch,)."""
+        self._check_partner(other)
+        gram = [
+            namespace(U).matmul(adjoint(U), V)
+            for U, V in zip(self.factors, other.factors, strict=True)
+        ]
+        moved = multi_mode_product(other.core, gram)
+        return inner(self.core, moved, batch_ndim=len(self.batch_shape))
+
+    def compress(self, rank: tuple[int, ...] | None = None) -> TuckerTensor:
+        """Re-compress to ``rank`` by the truncated HOSVD of the core.
+
+        Without ``rank``, drops only directions that are zero to rounding. Cost: an HOSVD of a
+        tensor as small as the core.
+        """
+        from lowtucker.tensor.decompose import hosvd
+        from lowtucker.tensor.rank import multilinear_rank
+
+        if rank is None:
+            if self.batch_shape:
+                raise ValueError("compress needs a rank for a stack: its tensors may differ.")
+            rank = tuple(max(1, r) for r in multilinear_rank(self.core))
+        return hosvd(self, rank)
+
+    def __add__(self, other: TuckerTensor) -> TuckerTensor:
+        """Sum, exactly, with rank at most the sum of the ranks."""
+        self._check_partner(other)
+        xp = namespace(self.core, other.core)
+        factors, left, right = [], [], []
+        for U, V in zip(self.factors, other.factors, strict=True):
+            Q, R = xp.linalg.qr(xp.concat([U, V], axis=-1))
+            factors.append(Q)
+            left.append(R[..., : U.shape[-1]])
+            right.append(R[..., U.shape[-1] :])
+        core = multi_mode_product(self.core, left) + multi_mode_product(other.core, right)
+        return TuckerTensor.trusted(core, factors)
+
+    def __sub__(self, other: TuckerTensor) -> TuckerTensor:
+        """Difference, exactly, with rank at most the sum of the ranks."""
+        return self + (-other)
+
+    def __neg__(self) -> TuckerTensor:
+        """Opposite tensor."""
+        return TuckerTensor.trusted(-self.core, self.factors)
+
+    def __mul__(self, number: Any) -> TuckerTensor:
+        """Product with a number (for a stack: with one number a trial)."""
+        number = like(to_numpy(as_array(number, "number")), self.core)
+        xp = namespace(self.core)
+        if tuple(number.shape) not in {(), self.batch_shape}:
+            raise ValueError(
+                f"A TuckerTensor is multiplied by a number or one number a trial, shape "
+                f"{self.batch_shape}; got shape {tuple(number.shape)}."
+            )
+        number = xp.reshape(number, (*number.shape, *(1,) * self.order)) if number.ndim else number
+        return TuckerTensor.trusted(self.core * number, self.factors)
+
+    __rmul__ = __mul__
+    __array_priority__ = 1000  # a NumPy number times a TuckerTensor comes here
+    __array_ufunc__ = None
+
+    def _check_partner(self, other: TuckerTensor) -> None:
+        if not isinstance(other, TuckerTensor):
+            raise TypeError(
+                f"expected a TuckerTensor, got {type(other).__name__}. Use X.full() to work with "
+                "arrays."
+            )
+        if (self.batch_shape, self.shape) != (other.batch_shape, other.shape):
+            raise ValueError(
+                f"expected two tensors of one shape, got {self.batch_shape + self.shape} and "
+                f"{other.batch_shape + other.shape}."
+            )
+
+    def __repr__(self) -> str:
+        batch = self.batch_shape
+        stored = size(self.rank) + sum(n * r for n, r in zip(self.shape, self.rank, strict=True))
+        total = size(self.shape)
+        stack = f"stack of {'x'.join(map(str, batch))}, each " if batch else ""
+        return (
+            f"TuckerTensor {stack}of shape {self.shape}, rank {self.rank}: "
+            f"{stored} numbers instead of {total} ({total / stored:.3g}x)"
+        )
+
+
+def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
+    core = as_float(core, "core")
+    factors = tuple(as_float(U, f"factors[{k}]") for k, U in enumerate(factors))
+    if not 1 <= len(factors) <= core.ndim:
+        raise ValueError(
+            f"factors must have one matrix for each mode of the core, got {len(factors)} for a "
+            f"core of shape {tuple(core.shape)}."
+        )
+    batch, rank = core.shape[: core.ndim - len(factors)], core.shape[core.ndim - len(factors) :]
+    for k, U in enumerate(factors):
+        if U.ndim != len(batch) + 2 or (*U.shape[:-2], U.shape[-1]) != (*batch, rank[k]):
+            raise ValueError(
+                f"factors[{k}] must have shape (*{tuple(batch)}, n, {rank[k]}) to go with a core "
+                f"of shape {tuple(core.shape)}, got {tuple(U.shape)}."
+            )
+    for name, part in [("core", core), *((f"factors[{k}]", U) for k, U in enumerate(factors))]:
+        if not all_finite(part):
+            raise ValueError(f"{name} has NaN or infinite entries.")
+    return core, factors
+
+
+def _checked_indices(indices: Any, shape: tuple[int, ...]) -> Array:
+    index = as_array(indices, "indices")
+    xp = namespace(index)
+    if index.ndim != 2 or index.shape[1] != len(shape):
+        raise ValueError(
+            f"indices must have shape (k, {len(shape)}), one row of 0-based indices for every "
+            f"element, got {tuple(index.shape)}."
+        )
+    if not xp.isdtype(index.dtype, "integral"):
+        raise TypeError(f"indices must be integers, got dtype {index.dtype}.")
+    for k, n in enumerate(shape):
+        column = index[:, k]
+        if column.shape[0] and (int(xp.min(column)) < 0 or int(xp.max(column)) >= n):
+            raise ValueError(
+                f"indices must be 0-based, from 0 to {n - 1} in mode {k}; got values from "
+                f"{int(xp.min(column))} to {int(xp.max(column))}."
+            )
+    return index

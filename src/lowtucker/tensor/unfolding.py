@@ -1,0 +1,80 @@
+"""Unfoldings of a tensor (section 2 of the paper)."""
+
+from __future__ import annotations
+
+from lowtucker._arrays import Array, as_array, as_integer, as_shape, namespace, size
+
+__all__ = ["fold", "unfold"]
+
+
+def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
+    r"""Mode-k unfolding :math:`\mathbf{X}^{\{k\}}`, the matrix of the mode-k fibres.
+
+    Row :math:`i` holds all the elements whose k-th index is :math:`i`, in row-major order of the
+    other indices. (The literature's column order is a permutation of this one: singular values,
+    ranks and subspaces are the same.)
+
+    Parameters
+    ----------
+    X : array, shape (*batch, n_1, ..., n_d)
+    mode : int
+        k, from 0 to d - 1.
+    batch_ndim : int
+        How many leading axes of ``X`` count trials.
+
+    Returns
+    -------
+    array, shape (*batch, n_k, N / n_k)
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> unfold(np.arange(8).reshape(2, 2, 2), 1)
+    array([[0, 1, 4, 5],
+           [2, 3, 6, 7]])
+    """
+    X = as_array(X, "X")
+    batch_ndim = as_integer(batch_ndim, "batch_ndim", 0, X.ndim - 1)
+    mode = as_integer(mode, "mode", 0, X.ndim - batch_ndim - 1)
+    return unfolded(X, mode, batch_ndim)
+
+
+def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
+    """:func:`unfold` for arguments that are known to be right."""
+    xp = namespace(X)
+    if mode:
+        X = xp.moveaxis(X, batch_ndim + mode, batch_ndim)
+    return xp.reshape(X, (*X.shape[: batch_ndim + 1], size(X.shape[batch_ndim + 1 :])))
+
+
+def fold(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
+    """Undo :func:`unfold`: the tensor of ``shape`` whose mode-k unfolding is ``M``.
+
+    Parameters
+    ----------
+    M : array, shape (*batch, n_k, N / n_k)
+    mode : int
+        k, from 0 to d - 1.
+    shape : tuple of int
+        (n_1, ..., n_d), without the leading axes.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> X = np.arange(24).reshape(2, 3, 4)
+    >>> bool(np.all(fold(unfold(X, 1), 1, X.shape) == X))
+    True
+    """
+    M = as_array(M, "M")
+    shape = as_shape(shape)
+    mode = as_integer(mode, "mode", 0, len(shape) - 1)
+    xp = namespace(M)
+    expected = (shape[mode], size(shape) // shape[mode])
+    if M.ndim < 2 or tuple(M.shape[-2:]) != expected:
+        raise ValueError(
+            f"fold expects M of shape (*batch, {expected[0]}, {expected[1]}) for mode {mode} of a "
+            f"tensor of shape {shape}, got {tuple(M.shape)}."
+        )
+    batch = M.shape[:-2]
+    rest = shape[:mode] + shape[mode + 1 :]
+    return xp.moveaxis(xp.reshape(M, (*batch, shape[mode], *rest)), len(batch), len(batch) + mode)

@@ -1,0 +1,109 @@
+"""What stands under a contract. One line here puts a new part under all of its tests."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+
+import numpy as np
+import pylops
+import scipy.sparse
+import scipy.sparse.linalg
+
+import lowtucker as lt
+
+SHAPE = (3, 4, 2)
+N = 24
+M = 11
+
+
+def _matrix(m=M, dtype=np.float64, seed=5, n=N):
+    rng = np.random.default_rng(seed)
+    real = rng.standard_normal((m, n))
+    if np.dtype(dtype).kind == "c":
+        return (real + 1j * rng.standard_normal((m, n))).astype(dtype)
+    return real.astype(dtype)
+
+
+def _times(matrix, X):
+    return matrix @ X.reshape(-1)
+
+
+def _transposed_times(matrix, v):
+    return (matrix.T @ v).reshape(SHAPE)
+
+
+def _function():
+    matrix = _matrix()
+    return lt.FunctionOperator(
+        functools.partial(_times, matrix), functools.partial(_transposed_times, matrix), SHAPE, M
+    )
+
+
+def _restricted():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+        return _function().restrict(np.array([4, 0, 7, 7, 2]))
+
+
+def _sparse(order="C"):
+    matrix = _matrix()
+    matrix[np.abs(matrix) < 0.5] = 0
+    return lt.SparseOperator(scipy.sparse.coo_array(matrix), SHAPE, order=order)
+
+
+def _blocks():
+    stack = lt.gaussian(SHAPE, M, seed=2, trials=3)
+    return stack.restrict((slice(0, 4), slice(4, 8), slice(8, 11)))
+
+
+# name -> how to make it. Every operator here passes tests/contracts/test_operators.py
+OPERATORS = {
+    "gaussian": lambda: lt.gaussian(SHAPE, M, seed=3),
+    "gaussian-frobenius": lambda: lt.gaussian(SHAPE, M, seed=3, normalize="frobenius"),
+    "gaussian-float32": lambda: lt.gaussian(SHAPE, M, seed=3, dtype=np.float32),
+    "gaussian-complex": lambda: lt.gaussian(SHAPE, M, seed=3, dtype=np.complex128),
+    "dense-tensors": lambda: lt.DenseOperator(_matrix().reshape(M, *SHAPE)),
+    "dense-matlab-order": lambda: lt.DenseOperator(_matrix(), SHAPE, order="F"),
+    "dense-complex-matrix-real-tensors": lambda: lt.DenseOperator(
+        _matrix(dtype=np.complex128), SHAPE, dtype=np.dtype(np.float64)
+    ),
+    "dense-real-matrix-complex-tensors": lambda: lt.DenseOperator(
+        _matrix(), SHAPE, dtype=np.dtype(np.complex128)
+    ),
+    "dense-one-row": lambda: lt.gaussian(SHAPE, 1, seed=4),
+    "dense-order-1": lambda: lt.gaussian((6,), 4, seed=4),
+    "dense-order-5": lambda: lt.gaussian((2, 3, 1, 2, 2), 7, seed=4),
+    "dense-stack": lambda: lt.gaussian(SHAPE, M, seed=2, trials=3),
+    "dense-stack-blocks": _blocks,
+    "dense-block": lambda: lt.gaussian(SHAPE, M, seed=3).restrict(slice(2, 9)),
+    "sparse": _sparse,
+    "sparse-matlab-order": lambda: _sparse("F"),
+    "scipy-linear-operator": lambda: lt.as_operator(
+        scipy.sparse.linalg.aslinearoperator(_matrix()), shape=SHAPE
+    ),
+    "pylops": lambda: lt.as_operator(pylops.MatrixMult(_matrix()), shape=SHAPE),
+    "function": _function,
+    "restricted": _restricted,
+}
+
+# Operators without fast rows: every block costs all rows, and says so once
+SLOW = {"scipy-linear-operator", "pylops", "function"}
+
+# name -> how to make it for a rank. tests/contracts/test_thresholdings.py
+THRESHOLDINGS = {
+    "HOSVD": lt.HOSVD,
+    "STHOSVD": lt.STHOSVD,
+    "STHOSVD-backwards": lambda rank: lt.STHOSVD(
+        rank, mode_order=tuple(range(len(rank)))[::-1]
+    ),
+    "HOOI": lt.HOOI,
+}
+
+# name -> how to make it for a block size. tests/contracts/test_samplers.py
+SAMPLERS = {
+    "Partition": lt.Partition,
+    "Partition-norms": lambda b: lt.Partition(b, p="norms"),
+    "RandomRows": lt.RandomRows,
+    "Shuffled": lt.Shuffled,
+}

@@ -1,0 +1,52 @@
+"""Array kinds that the tests run over, and other fixtures."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+KINDS = ["numpy", "readonly", "strict", "torch", "jax"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of array: makes them, and recognises them."""
+
+    name: str
+    module: Any
+
+    def __call__(self, value: Any, dtype: Any = None) -> Any:
+        array = np.array(value, dtype=dtype)
+        if self.name == "numpy":
+            return array
+        if self.name == "readonly":
+            array.flags.writeable = False
+            return array
+        return self.module.asarray(array)
+
+    def owns(self, array: Any) -> bool:
+        return type(array) is type(self(np.zeros(1)))
+
+
+@pytest.fixture(params=KINDS)
+def kind(request: pytest.FixtureRequest) -> Kind:
+    name = request.param
+    modules = {"strict": "array_api_strict", "torch": "torch", "jax": "jax.numpy"}
+    if name not in modules:
+        return Kind(name, np)
+    try:
+        module = importlib.import_module(modules[name])
+    except ImportError:
+        pytest.skip(f"{name} is not installed: .ci/run installs it")
+    if name == "jax":
+        importlib.import_module("jax").config.update("jax_enable_x64", True)
+    return Kind(name, module)
+
+
+@pytest.fixture
+def rng() -> np.random.Generator:
+    return np.random.default_rng(20261115)

@@ -1,0 +1,192 @@
+"""The operator contract, over every operator in cases.OPERATORS."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+from cases import OPERATORS, SLOW
+
+import lowtucker as lt
+
+
+@pytest.fixture(params=OPERATORS)
+def A(request):
+    with warnings.catch_warnings():
+        if request.param in SLOW:  # tested by test_slow_restriction_says_so_once
+            warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+        yield OPERATORS[request.param]()
+
+
+def tensor_dtype(A):
+    return np.dtype(np.float64 if A.dtype is None else A.dtype)
+
+
+def random_tensor(A, rng, batch=None):
+    shape = (*(A.batch_shape if batch is None else batch), *A.shape)
+    X = rng.standard_normal(shape)
+    if tensor_dtype(A).kind == "c":
+        X = X + 1j * rng.standard_normal(shape)
+    X = X.astype(tensor_dtype(A))
+    X.flags.writeable = False
+    return X
+
+
+def random_measurements(A, rng):
+    y = A.forward(random_tensor(A, rng))
+    v = rng.standard_normal(y.shape)
+    if y.dtype.kind == "c":
+        v = v + 1j * rng.standard_normal(y.shape)
+    v = v.astype(y.dtype)
+    v.flags.writeable = False
+    return v
+
+
+def tolerance(A):
+    return 1e-5 if tensor_dtype(A).itemsize == 4 else 1e-12
+
+
+def matrix_of(A):
+    """The matrix of the operator, one column for each unit tensor: (*batch, m, N)."""
+    columns = []
+    for i in range(int(np.prod(A.shape))):
+        unit = np.zeros(int(np.prod(A.shape)), dtype=tensor_dtype(A))
+        unit[i] = 1
+        columns.append(A.forward(np.broadcast_to(unit.reshape(A.shape), A.batch_shape + A.shape)))
+    return np.stack(columns, axis=-1)
+
+
+def test_adjoint_is_the_conjugate_transpose_of_forward(A, rng):
+    v = random_measurements(A, rng)
+    expected = (np.swapaxes(matrix_of(A).conj(), -1, -2) @ v[..., None])[..., 0]
+    if tensor_dtype(A).kind != "c":
+        expected = expected.real
+    got = A.adjoint(v)
+    assert got.dtype == tensor_dtype(A)
+    np.testing.assert_allclose(got.reshape(expected.shape), expected, rtol=0, atol=100 * tolerance(A))
+
+
+def test_public_checks_pass(A):
+    assert lt.check_adjoint(A) <= tolerance(A)
+    assert lt.check_restriction(A) <= tolerance(A)
+
+
+def test_forward_is_linear(A, rng):
+    X, W = random_tensor(A, rng), random_tensor(A, rng)
+    together = A.forward(2 * X - W)
+    apart = 2 * A.forward(X) - A.forward(W)
+    np.testing.assert_allclose(together, apart, rtol=0, atol=100 * tolerance(A))
+
+
+@pytest.mark.parametrize(
+    "rows", [slice(0, 2), slice(1, None, 2), np.array([2, 0, 1, 1]), "mask"], ids=str
+)
+def test_restriction_measures_those_rows(A, rows, rng):
+    if A.m == 1:
+        pytest.skip("one row")
+    if isinstance(rows, str):
+        rows = np.arange(A.m) % 3 == 1
+    X = random_tensor(A, rng)
+    block = A.restrict(rows)
+    np.testing.assert_allclose(
+        block.forward(X), A.forward(X)[..., rows], rtol=0, atol=10 * tolerance(A)
+    )
+    np.testing.assert_allclose(matrix_of(block), matrix_of(A)[..., rows, :], atol=tolerance(A))
+    assert lt.check_adjoint(block) <= tolerance(A)
+
+
+def test_adjoints_of_blocks_sum_to_the_adjoint(A, rng):
+    v = random_measurements(A, rng)
+    rows = [slice(i, i + 3) for i in range(0, A.m, 3)]
+    total = sum(A.restrict(r).adjoint(v[..., r]) for r in rows)
+    np.testing.assert_allclose(total, A.adjoint(v), rtol=0, atol=100 * tolerance(A))
+
+
+def test_tucker_input_equals_full_input(A, rng):
+    rank = tuple(min(2, n) for n in A.shape) if len(A.shape) > 1 else (1,)
+    trials = A.batch_shape[0] if A.batch_shape else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.RankWarning)
+        X = lt.random_tucker(A.shape, rank, seed=1, dtype=tensor_dtype(A), trials=trials)
+    np.testing.assert_allclose(
+        A.forward(X), A.forward(X.full()), rtol=0, atol=100 * tolerance(A)
+    )
+
+
+def test_misfit_is_residual_and_weighted_adjoint(A, rng):
+    X, y = random_tensor(A, rng), random_measurements(A, rng)
+    weights = rng.uniform(0.5, 2, A.m).astype(y.real.dtype)
+    for w in (None, weights):
+        residual, ascent = A.misfit(X, y, w)
+        expected = y - A.forward(X)
+        np.testing.assert_allclose(residual, expected, rtol=0, atol=100 * tolerance(A))
+        scaled = expected if w is None else w * expected
+        np.testing.assert_allclose(ascent, A.adjoint(scaled), rtol=0, atol=1000 * tolerance(A))
+        assert ascent.dtype == tensor_dtype(A)
+
+
+def test_leading_axes_are_trials(A, rng):
+    if A.batch_shape:
+        pytest.skip("a stack already")
+    X = random_tensor(A, rng, batch=(2, 3))
+    out = A.forward(X)
+    assert out.shape == (2, 3, A.m)
+    np.testing.assert_allclose(out[1, 2], A.forward(X[1, 2]), rtol=0, atol=10 * tolerance(A))
+    back = A.adjoint(out)
+    np.testing.assert_allclose(back[0, 1], A.adjoint(out[0, 1]), rtol=0, atol=100 * tolerance(A))
+
+
+def test_row_norms_are_those_of_the_matrix(A):
+    expected = np.linalg.norm(matrix_of(A), axis=-1)
+    np.testing.assert_allclose(A.row_norms(), expected, rtol=10 * tolerance(A))
+
+
+def test_inputs_are_not_changed(A, rng):
+    X = random_tensor(A, rng).copy()
+    before = X.copy()
+    y = A.forward(X)
+    copy = y.copy()
+    A.adjoint(y)
+    A.misfit(X, y)
+    np.testing.assert_array_equal(X, before)
+    np.testing.assert_array_equal(y, copy)
+
+
+def test_pickles(A, rng):
+    X = random_tensor(A, rng)
+    again = pickle.loads(pickle.dumps(A))
+    np.testing.assert_array_equal(again.forward(X), A.forward(X))
+
+
+def test_wrong_shapes_say_what_was_expected(A):
+    name = type(A).__name__
+    with pytest.raises(ValueError, match=rf"{name}\.forward expects X of shape .*got \(7, 9\)"):
+        A.forward(np.zeros((7, 9)))
+    with pytest.raises(ValueError, match=rf"{name}\.adjoint expects v of shape .*{A.m}\), got"):
+        A.adjoint(np.zeros(A.m + 1))
+    with pytest.raises(TypeError, match="X must be an array of numbers"):
+        A.forward("tensor")
+
+
+def test_wrong_rows_say_what_was_expected(A):
+    with pytest.raises(ValueError, match=rf"rows must be from 0 to {A.m - 1}, got values from -1"):
+        A.restrict(np.array([-1]))
+    with pytest.raises(ValueError, match="rows selects none"):
+        A.restrict(slice(3, 3))
+    with pytest.raises(TypeError, match="rows must be a slice, a 1-D integer array"):
+        A.restrict(np.array([0.5]))
+
+
+def test_repr_says_what_it_measures(A):
+    assert f"{A.m} measurements of tensors of shape {A.shape}" in repr(A)
+
+
+@pytest.mark.parametrize("name", sorted(SLOW))
+def test_slow_restriction_says_so_once(name):
+    A = OPERATORS[name]()
+    with pytest.warns(lt.SlowOperatorWarning, match="every block costs all the rows") as caught:
+        for _ in range(3):
+            A.restrict(slice(0, 2)).restrict(slice(0, 1))
+    assert len(caught) == 1
