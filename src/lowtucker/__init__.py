@@ -13,6 +13,7 @@ from lowtucker._errors import (
 )
 from lowtucker._version import __version__
 from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
+from lowtucker.monitoring import History, Progress, ProgressBar
 from lowtucker.operators import (
     DenseOperator,
     FunctionOperator,
@@ -27,6 +28,19 @@ from lowtucker.operators import (
     to_scipy,
 )
 from lowtucker.problem import Problem
+from lowtucker.recover import recover
+from lowtucker.result import Result, load
+from lowtucker.solve import iterate, solve
+from lowtucker.solvers import TIHT, Solver, State, StoTIHT
+from lowtucker.status import Status
+from lowtucker.stopping import (
+    ErrorBelow,
+    MaxEpochs,
+    MaxSeconds,
+    ResidualBelow,
+    Stalled,
+    StoppingRule,
+)
 from lowtucker.tensor import (
     Spectra,
     TuckerTensor,
@@ -52,22 +66,37 @@ __all__ = [
     "HOOI",
     "HOSVD",
     "STHOSVD",
+    "TIHT",
     "BlockSampler",
     "CheckError",
     "DenseOperator",
     "Draw",
+    "ErrorBelow",
     "FileFormatError",
     "FunctionOperator",
+    "History",
     "LinearOperatorAdapter",
+    "MaxEpochs",
+    "MaxSeconds",
     "MeasurementOperator",
     "Partition",
     "Problem",
+    "Progress",
+    "ProgressBar",
     "RandomRows",
     "RankWarning",
+    "ResidualBelow",
+    "Result",
     "Shuffled",
     "SlowOperatorWarning",
+    "Solver",
     "SparseOperator",
     "Spectra",
+    "Stalled",
+    "State",
+    "Status",
+    "StoTIHT",
+    "StoppingRule",
     "Thresholding",
     "TuckerTensor",
     "UnderdeterminedWarning",
@@ -83,6 +112,8 @@ __all__ = [
     "hosvd",
     "inner",
     "io",
+    "iterate",
+    "load",
     "metrics",
     "mode_product",
     "multi_mode_product",
@@ -91,6 +122,8 @@ __all__ = [
     "operator_norm",
     "quasi_optimality",
     "random_tucker",
+    "recover",
+    "solve",
     "spectra",
     "sthosvd",
     "to_scipy",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
@@ -63,15 +64,15 @@ class BlockSampler(ABC):
         object.__setattr__(bound, "m", problem.m)
         return bound
 
-    def draw(self, t: int, seed: Seed = 0, trials: int | None = None) -> Draw:
+    def draw(self, t: int, seed: Seed = 0, trials: Sequence[int] | None = None) -> Draw:
         """Block of step ``t``.
 
         Parameters
         ----------
         t : int
         seed : int or (int, trial)
-        trials : int, optional
-            Draw for a stack of so many: item k is what ``seed=(seed, k)`` draws alone.
+        trials : sequence of int, optional
+            Draw for a stack of these trials: for trial k what ``seed=(seed, k)`` draws alone.
         """
         if not self.m:
             raise ValueError(
@@ -80,10 +81,9 @@ class BlockSampler(ABC):
         number, first = as_seed(seed)
         t = as_integer(t, "t", 0)
         if trials is None:
-            rows, weights = self._draw(t, number, range(first, first + 1))
+            rows, weights = self._draw(t, number, (first,))
             return Draw(rows[0], float(weights[0]))
-        count = as_integer(trials, "trials")
-        rows, weights = self._draw(t, number, range(first, first + count))
+        rows, weights = self._draw(t, number, tuple(trials))
         return Draw(tuple(rows), weights)
 
     @property
@@ -97,7 +97,7 @@ class BlockSampler(ABC):
         return self.n_blocks
 
     @abstractmethod
-    def _draw(self, t: int, seed: int, trials: range) -> tuple[list[Any], NumPyArray]:
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         """Rows and weight of step t for every trial."""
 
     def _slice(self, i: int) -> slice:
@@ -181,7 +181,7 @@ class Partition(BlockSampler):
             )
         return np.asarray(sums / sums.sum(axis=-1, keepdims=True))
 
-    def _draw(self, t: int, seed: int, trials: range) -> tuple[list[Any], NumPyArray]:
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         epoch, position = divmod(t, self.n_blocks)
         u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)[:, position]
         p = np.broadcast_to(self._p, (len(trials), self.n_blocks))
@@ -196,7 +196,7 @@ class Partition(BlockSampler):
 class Shuffled(BlockSampler):
     """Fixed contiguous blocks, each drawn once an epoch, in a new random order every epoch."""
 
-    def _draw(self, t: int, seed: int, trials: range) -> tuple[list[Any], NumPyArray]:
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         epoch, position = divmod(t, self.n_blocks)
         u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)
         blocks = np.argsort(u, axis=-1, kind="stable")[:, position]
@@ -213,7 +213,7 @@ class RandomRows(BlockSampler):
         """Return round(m / b), as the paper counts."""
         return max(1, round(self.m / self.block_size))
 
-    def _draw(self, t: int, seed: int, trials: range) -> tuple[list[Any], NumPyArray]:
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         u = uniforms(seed, t, trials, self.m)
         if self.block_size < self.m:
             u = np.argpartition(u, self.block_size, axis=-1)[:, : self.block_size]
@@ -224,7 +224,7 @@ class RandomRows(BlockSampler):
 
 
 @lru_cache(maxsize=16)
-def _epoch_uniforms(seed: int, epoch: int, trials: range, count: int) -> NumPyArray:
+def _epoch_uniforms(seed: int, epoch: int, trials: tuple[int, ...], count: int) -> NumPyArray:
     """Keep the numbers of the epoch at hand: setting up Philox costs as much as many steps."""
     u = uniforms(seed, epoch, trials, count)
     u.flags.writeable = False

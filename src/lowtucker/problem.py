@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -99,6 +100,11 @@ class Problem:
         """Leading axes of a stack of trials."""
         return tuple(self.y.shape[:-1])
 
+    @property
+    def tensor_dtype(self) -> Any:
+        """Dtype of the tensor to be found: the operator's, or else that of y."""
+        return self.y.dtype if self.A.dtype is None else self.A.dtype
+
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
         return self.y - self.A.forward(X)
@@ -161,6 +167,20 @@ class Problem:
         object.__setattr__(block, "weights", weights)
         object.__setattr__(block, "count", _count(rows, self.m, self.y))
         return block
+
+    def select(self, trials: Sequence[int]) -> Problem:
+        """Problem of some of the trials of a stack."""
+        index = like(np.asarray(trials), self.y)
+        xp = namespace(self.y)
+        part = object.__new__(Problem)
+        object.__setattr__(part, "A", self.A.select(trials))
+        object.__setattr__(part, "y", xp.take(self.y, index, axis=0))
+        weights = self.weights
+        if weights is not None and weights.ndim > 1:
+            weights = xp.take(weights, index, axis=0)
+        object.__setattr__(part, "weights", weights)
+        object.__setattr__(part, "count", self.count)
+        return part
 
     def _spread_weights(self, rows: Rows) -> Array:
         """Weights, one set a trial where every trial takes other rows."""

@@ -76,7 +76,7 @@ def test_stack_draws_what_each_trial_draws_alone(make):
     problem = make_problem(trials=trials)
     sampler = make(3).bind(problem)
     for t in (0, 1, 5, 40):
-        stacked = sampler.draw(t, seed=3, trials=trials)
+        stacked = sampler.draw(t, seed=3, trials=range(trials))
         for k in range(trials):
             alone_problem = lt.Problem(lt.gaussian((3, 2, 2), M_ROWS, seed=(1, k)), np.ones(M_ROWS))
             alone = make(3).bind(alone_problem).draw(t, seed=(3, k))

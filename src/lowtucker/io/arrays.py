@@ -91,7 +91,7 @@ def load_array(
     mmap : bool
         Map a ``.npy`` file read-only, in the byte order of the file, instead of reading it.
     max_bytes : int, optional
-        Refuse larger arrays. The physical memory is always a limit, except with `mmap`.
+        Refuse larger arrays. The physical memory is a limit too, except with `mmap` alone.
 
     Returns
     -------
@@ -464,6 +464,8 @@ def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
             raise FileFormatError(f"{path} has {matrix.ndim} axes; expected a sparse matrix of 2")
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)
+            if np.any(np.diff(matrix.indptr) < 0):  # not checked above where indptr ends in 0
+                raise ValueError("the index pointers decrease")
         _require_memory(path, 8 * (matrix.shape[0] + 1), max_bytes)
         return sparse.csr_array(matrix)
 
@@ -471,10 +473,15 @@ def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
 # ---- .mat, version 5 ----
 # Read here, not by scipy.io.loadmat: that one crashes the interpreter on damaged files.
 
-_CLASSES = dict(enumerate(["cell", "struct", "object", "char", "sparse"], 1)) | dict(
-    enumerate(["float64", "float32", "int8", "uint8", "int16", "uint16", "int32", "uint32"], 6)
+_CLASSES = dict(
+    enumerate(
+        (
+            *("cell", "struct", "object", "char", "sparse", "float64", "float32", "int8", "uint8"),
+            *("int16", "uint16", "int32", "uint32", "int64", "uint64", "function", "object"),
+        ),
+        start=1,
+    )
 )
-_CLASSES |= {14: "int64", 15: "uint64", 16: "function handle", 17: "object"}
 _TYPES = {
     1: "i1",
     2: "u1",
@@ -501,7 +508,7 @@ class _Variable(NamedTuple):
     dtype: str  # of the values, also of a sparse matrix
 
 
-def _parts(data: bytes, order: str) -> Iterator[tuple[int, memoryview]]:
+def _parts(data: bytes | memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
     """Type and bytes of each element inside a variable."""
     at, view = 0, memoryview(data)
     while at < len(view):
@@ -523,7 +530,7 @@ def _values(part: tuple[int, memoryview], order: str) -> NDArray[Any]:
 
 
 def _variable_info(path: Path, head: bytes, order: str, size: int) -> tuple[ArrayInfo, str]:
-    """What the first bytes of a variable of `size` bytes say, and the dtype of its values."""
+    """Read what the first bytes of a variable say, and the dtype of its values."""
     flags, dims, label = islice(_parts(head, order), 3)
     (bits,) = struct.unpack_from(f"{order}I", flags[1])
     kind = _CLASSES.get(bits & 0xFF, "unknown class")
@@ -543,10 +550,10 @@ def _variable_info(path: Path, head: bytes, order: str, size: int) -> tuple[Arra
     return ArrayInfo(name, shape, dtype, count * itemsize), dtype
 
 
-def _variables(path: Path) -> Iterator[_Variable]:
+def _variables(path: Path) -> list[_Variable]:
     """Walk over the variables; at most 4096 bytes of each are decompressed."""
     with _damage_reported(path), open(path, "rb") as file:
-        order, at = "<" if file.read(128).endswith(b"IM") else ">", 128
+        order, at, found = "<" if file.read(128).endswith(b"IM") else ">", 128, []
         while at < _size(path):
             file.seek(at)
             tag = file.read(8)
@@ -560,9 +567,10 @@ def _variables(path: Path) -> Iterator[_Variable]:
                 raise ValueError(f"no variable begins at byte {at}")
             _require_room(path, size, stored * (_RATIO if kind == 15 else 1))
             info, dtype = _variable_info(path, head[8:], order, size)
-            if info.name:  # what has no name belongs to function handles
-                yield _Variable(info, order, at + 8, stored, size if kind == 15 else 0, dtype)
+            inflated = size if kind == 15 else 0
+            found.append(_Variable(info, order, at + 8, stored, inflated, dtype))
             at += 8 + stored
+    return [v for v in found if v.info.name]  # what has no name belongs to function handles
 
 
 def _list_mat5(path: Path) -> list[ArrayInfo]:
@@ -573,10 +581,10 @@ def _contents(path: Path, variable: _Variable) -> list[NDArray[Any]]:
     """Arrays of numbers in a variable; never more is decompressed than it declares."""
     with open(path, "rb") as file:
         file.seek(variable.start)
-        data = file.read(variable.stored)
+        data = memoryview(file.read(variable.stored))
     if variable.inflated:
         inflater = zlib.decompressobj()
-        data = inflater.decompress(data, variable.inflated + 9)[8:]
+        data = memoryview(inflater.decompress(data, variable.inflated + 9))[8:]
         if len(data) != variable.inflated or not inflater.eof:
             raise ValueError(f"{variable.info.name} does not inflate to the bytes it claims")
     return [_values(part, variable.order) for part in islice(_parts(data, variable.order), 3, None)]

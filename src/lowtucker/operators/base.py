@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import warnings
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import numpy as np
@@ -146,6 +147,13 @@ class MeasurementOperator(ABC):
             differ in length the shorter ones are filled up with rows of zeros.
         """
         return self._restrict(check_rows(rows, self.m, self.batch_shape))
+
+    def select(self, trials: Sequence[int]) -> MeasurementOperator:
+        """Stack of some of the trials of a stack, without a copy; one operator for all stays."""
+        return self._select(trials) if self.batch_shape else self
+
+    def _select(self, trials: Sequence[int]) -> MeasurementOperator:
+        raise NotImplementedError(f"{type(self).__name__} is a stack, but cannot select trials.")
 
     def misfit(
         self, X: Array | TuckerTensor, y: Array, weights: Array | None = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
 import numpy as np
@@ -192,13 +193,20 @@ class DenseOperator(MatrixOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
-            xp = namespace(self.matrix)
-            flat = xp.reshape(self.matrix, (-1, self.m, size(self.shape)))
             return StackedBlocks(
-                [self._like_this(_take(flat[k, ...], one)) for k, one in enumerate(rows)],
-                self.batch_shape,
+                [self._like_this(_take(self._item(k), one)) for k, one in enumerate(rows)],
+                self.batch_shape or (len(rows),),
             )
         return self._like_this(_take(self.matrix, rows))
+
+    def _select(self, trials: Sequence[int]) -> MeasurementOperator:
+        return StackedBlocks([self._like_this(self._item(k)) for k in trials], (len(trials),))
+
+    def _item(self, k: int) -> Array:
+        """Matrix of one trial, as a view."""
+        if not self.batch_shape:
+            return self.matrix
+        return self.matrix[np.unravel_index(k, self.batch_shape)]
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
         plain = is_numpy(self.matrix) and not (self._complex_domain or self._complex_matrix)
@@ -264,8 +272,16 @@ class StackedBlocks(MeasurementOperator):
         ]
         return self._joined(full), gradient
 
+    def _select(self, trials: Sequence[int]) -> MeasurementOperator:
+        return StackedBlocks([self.blocks[k] for k in trials], (len(trials),))
+
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        """Gathered: a block of different blocks has no common view. No solver asks for it."""
+        if isinstance(rows, tuple):
+            pairs = zip(self.blocks, rows, strict=True)
+            return StackedBlocks(
+                [b._like_this(_take(b.matrix, r)) for b, r in pairs], self.batch_shape
+            )
+        # the same rows of blocks of different length: gathered, with their rows of zeros
         xp = namespace(self.prototype)
         width = size(self.shape)
         longest = max(self.blocks, key=lambda b: b.m)

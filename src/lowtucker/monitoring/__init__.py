@@ -1,0 +1,6 @@
+"""What a run tells while it runs and afterwards."""
+
+from lowtucker.monitoring.history import History
+from lowtucker.monitoring.progress import Callback, Progress, ProgressBar
+
+__all__ = ["Callback", "History", "Progress", "ProgressBar"]

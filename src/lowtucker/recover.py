@@ -1,0 +1,168 @@
+"""The one call."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Sequence
+from typing import Any, Literal
+
+from lowtucker._arrays import as_float, namespace, same_kind
+from lowtucker._random import Seed
+from lowtucker.monitoring import Callback
+from lowtucker.operators import as_operator
+from lowtucker.operators.dense import Order
+from lowtucker.problem import Problem
+from lowtucker.result import Result
+from lowtucker.solve import solve
+from lowtucker.status import Status
+from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.tensor.products import norm
+
+__all__ = ["recover"]
+
+
+def recover(
+    A: Any,
+    y: Any,
+    rank: tuple[int, ...],
+    *,
+    shape: tuple[int, ...] | None = None,
+    order: Order = "C",
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    max_epochs: int = 500,
+    max_seconds: float | None = None,
+    noise_std: float | None = None,
+    weights: Any = None,
+    loss: Literal["squared"] = "squared",
+    start: Any = None,
+    X_true: Any = None,
+    seed: Seed = 0,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Result:
+    r"""Find a tensor X of low Tucker rank with y = A(X).
+
+    Parameters
+    ----------
+    A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
+        An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``. A stack of trials
+        (a DenseOperator with leading axes) is solved as one.
+    y : array, shape (m,)
+        The measurements.
+    rank : tuple of int
+        Tucker rank (r_1, ..., r_d).
+    shape : tuple of int, optional
+        Shape of the tensor; needed unless ``A`` tells.
+    order : "C" or "F"
+        How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
+    solver : str or Solver
+        "auto" (StoTIHT with its automatic step and block size), "tiht", "stotiht", or a solver
+        with settings such as ``StoTIHT(block_size=100, step=0.5)``.
+    tol : float
+        The residual :math:`\|y - A(X)\| / \|y\|` to reach.
+    max_epochs : int
+    max_seconds : float, optional
+    noise_std : float, optional
+        Standard deviation of the noise in y: the run ends at the noise floor,
+        :math:`\|y - A(X)\| \le \sigma \sqrt m`.
+    weights : array, shape (m,), optional
+        Weights of the squared residuals; 0 leaves a measurement out.
+    loss : "squared"
+    start : TuckerTensor, array, State or Result, optional
+        Where to begin; zero by default. ``result.state`` continues that run.
+    X_true : TuckerTensor or array, optional
+        The truth, for the error column of the history. The solver never sees it.
+    seed : int
+    callbacks : sequence of callables
+        Each gets a Progress after every epoch, and may return True to stop.
+        ``[lowtucker.ProgressBar()]`` draws a progress bar.
+    checkpoint : None
+        Reserved.
+
+    Returns
+    -------
+    Result
+
+    Warns
+    -----
+    RankWarning
+        A rank that no tensor attains.
+    UnderdeterminedWarning
+        Fewer measurements than degrees of freedom.
+
+    Notes
+    -----
+    An epoch of "auto" reads the rows twice for its steps, and once more to measure the residual.
+    Memory: a few tensors of the full size beside A; nothing of A's size.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> X_true = lt.random_tucker((10, 10, 5), rank=(2, 2, 2), seed=0)
+    >>> A = lt.gaussian((10, 10, 5), m=300, seed=1)
+    >>> result = lt.recover(A, A.forward(X_true), rank=(2, 2, 2))
+    >>> result.success
+    True
+    >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
+    True
+    """
+    _check_not_yet(rank, loss, checkpoint)
+    operator = as_operator(A, shape, order=order)
+    problem = Problem(operator, _like_operator(y, operator.prototype), weights)
+    stop = _stopping(problem, tol, max_epochs, max_seconds, noise_std)
+    return solve(
+        problem,
+        solver,
+        rank,
+        stop=stop,
+        start=start,
+        X_true=X_true,
+        seed=seed,
+        callbacks=callbacks,
+    )
+
+
+def _like_operator(y: Any, prototype: Any) -> Any:
+    y = as_float(y, "y")
+    return same_kind(y, prototype, "y", "A")
+
+
+def _stopping(
+    problem: Problem,
+    tol: float,
+    max_epochs: int,
+    max_seconds: float | None,
+    noise_std: float | None,
+) -> StoppingRule:
+    rule: StoppingRule = ResidualBelow(tol)
+    if noise_std is not None:
+        rule = rule | ResidualBelow(_noise_floor(problem, noise_std), Status.NOISE_FLOOR)
+    rule = rule | Stalled() | MaxEpochs(max_epochs)
+    return rule if max_seconds is None else rule | MaxSeconds(max_seconds)
+
+
+def _noise_floor(problem: Problem, noise_std: Any) -> float:
+    """Relative residual that noise of that size leaves; the smallest of a stack."""
+    number = isinstance(noise_std, int | float) and not isinstance(noise_std, bool)
+    if not number or not (math.isfinite(noise_std) and noise_std >= 0):
+        raise ValueError(f"noise_std must be a number, zero or more, got {noise_std!r}.")
+    size = norm(problem.y, batch_ndim=problem.y.ndim - 1)
+    largest = float(namespace(size).max(size))
+    return float(noise_std) * math.sqrt(problem.m) / largest if largest > 0 else 0.0
+
+
+def _check_not_yet(rank: Any, loss: Any, checkpoint: Any) -> None:
+    """Refuse, before any work, what the interface names and this version does not do."""
+    if isinstance(rank, str):
+        raise NotImplementedError(
+            f"rank={rank!r} is not there yet: give a tuple such as rank=(3, 3, 2). "
+            "lowtucker.spectra of a similar tensor shows which."
+        )
+    if loss != "squared":
+        raise NotImplementedError(f'loss must be "squared" in this version, got {loss!r}.')
+    if checkpoint is not None:
+        raise NotImplementedError(
+            "checkpoint is not there yet: keep result.state, or result.save(path)."
+        )

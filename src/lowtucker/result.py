@@ -1,0 +1,283 @@
+"""What a run found, and how to look at it, keep it and go on from it."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import to_numpy
+from lowtucker._errors import FileFormatError
+from lowtucker._version import __version__
+from lowtucker.io import describe, load_array, save_arrays
+from lowtucker.monitoring import History
+from lowtucker.solvers import State
+from lowtucker.status import Status
+from lowtucker.tensor.rank import spectra
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Result", "load"]
+
+FORMAT = "lowtucker result 1"
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Result:
+    """Outcome of a recovery.
+
+    Attributes
+    ----------
+    X : TuckerTensor
+        The tensor; a stack of them for a stack of trials.
+    success : bool, or an array of them
+        The verdict, which never uses the truth.
+    status : Status, or an array of them
+        Why it ended; ``str(result.status)`` is advice.
+    history : History
+        Columns epoch, passes, seconds, residual, cost, phase; error where X_true was given.
+    rank : tuple of int
+    epochs : int, or an array of them
+    passes : float
+        Readings of all the rows by the solver, the start included.
+    seconds : float
+        Time of the iterations alone.
+    solver : str
+        The solver with its settings.
+    m, degrees_of_freedom : int
+    error_estimate : float or None
+        Estimate of the relative error; None where the solver gives none, as TIHT and StoTIHT.
+    state : State or None
+        Hand it back as ``start`` to go on. None for a stack whose trials ended at different times.
+    """
+
+    X: TuckerTensor
+    success: Any
+    status: Any
+    history: History
+    rank: tuple[int, ...]
+    epochs: Any
+    passes: float
+    seconds: float
+    solver: str
+    m: int
+    degrees_of_freedom: int
+    error_estimate: float | None = None
+    state: State | None = None
+
+    @property
+    def residual(self) -> Any:
+        """Relative residual at the end."""
+        return self.history.last["residual"]
+
+    def plot(self) -> Any:
+        """Draw the residual, the error where it is known, and the spectra; returns the figure.
+
+        Examples
+        --------
+        >>> import lowtucker as lt
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
+        >>> figure = lt.recover(A, y, rank=(1, 2, 2)).plot()  # figure.savefig("recovery.png")
+        """
+        from lowtucker._plotting import new_figure
+
+        figure, (left, right) = new_figure(1, 2)
+        for name in ("residual", "error"):
+            if name in self.history:
+                values = self.history[name]
+                middle = values if values.ndim == 1 else np.median(values, axis=1)
+                label = f"relative {name}" + (" (median)" if values.ndim > 1 else "")
+                left.semilogy(self.history.epoch, np.maximum(middle, 1e-17), label=label)
+        left.set_xlabel("epoch")
+        left.legend()
+        left.set_title(self.solver.split("(")[0])
+        X = self.X
+        if X.batch_shape:
+            X = TuckerTensor.trusted(X.core[0, ...], [U[0, ...] for U in X.factors])
+        spectra(X).plot(right)
+        right.set_title("first trial" if self.X.batch_shape else "recovered tensor")
+        return figure
+
+    def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
+        """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle."""
+        arrays = {"core": self.X.core, **_numbered("factor", self.X.factors)}
+        columns = {f"history_{name}": self.history[name] for name in self.history}
+        columns.pop("history_phase")
+        meta = {
+            "format": FORMAT,
+            "version": __version__,
+            "status": [s.name for s in np.atleast_1d(self.status)],
+            "stack": bool(self.X.batch_shape),
+            "phase": [str(p) for p in self.history["phase"]],
+            "epochs": np.asarray(self.epochs).tolist(),
+            **{name: getattr(self, name) for name in _PLAIN},
+        }
+        if self.state is not None:
+            state = self.state
+            meta["state"] = {
+                "t": state.t, "seed": state.seed, "trials": state.trials, "passes": state.passes,
+            }  # fmt: skip
+            arrays |= {f"state_{name}": getattr(state, name) for name in _STATE_ARRAYS}
+            arrays |= {"state_core": state.X.core, **_numbered("state_factor", state.X.factors)}
+        packed = {name: to_numpy(array) for name, array in (arrays | columns).items()}
+        packed["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+        save_arrays(path, packed, overwrite=overwrite)
+
+    def __repr__(self) -> str:
+        width = max(len(name) for name, _ in self._lines())
+        return "\n".join(
+            [self._headline(), *(f"  {name:{width}}  {text}" for name, text in self._lines())]
+        )
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><th style='text-align:left'>{escape(name)}</th>"
+            f"<td style='text-align:left'>{escape(text)}</td></tr>"
+            for name, text in self._lines()
+        )
+        return (
+            f"<div><strong>{escape(self._headline())}</strong>"
+            f"<table>{rows}</table>{_sparkline(self.history)}</div>"
+        )
+
+    def _headline(self) -> str:
+        kept = np.atleast_1d(self.success)
+        if kept.size > 1 or self.X.batch_shape:
+            return f"Result: {int(kept.sum())} of {kept.size} trials recovered"
+        return "Result: recovered" if kept[0] else "Result: not recovered"
+
+    def _lines(self) -> list[tuple[str, str]]:
+        ratio = self.m / self.degrees_of_freedom
+        last = self.history.last
+        lines = [
+            ("tensor", repr(self.X).removeprefix("TuckerTensor ").removeprefix("of ")),
+            ("measured", f"{self.m} measurements, {ratio:.1f} per degree of freedom"),
+            ("solver", self.solver),
+            (
+                "effort",
+                f"{_span(self.epochs)} epochs, {self.passes:.1f} passes, {self.seconds:.3g} s",
+            ),
+            ("residual", _span(last["residual"], ".1e")),
+        ]
+        if "error" in last:
+            lines.append(("error", _span(last["error"], ".1e")))
+        return [*lines, *self._status_lines()]
+
+    def _status_lines(self) -> list[tuple[str, str]]:
+        names, counts = np.unique([s.name for s in np.atleast_1d(self.status)], return_counts=True)
+        total = int(counts.sum())
+        return [
+            ("status", f"{name}{f' ({n} of {total})' if total > 1 else ''}: {Status[name]}")
+            for name, n in zip(names, counts, strict=True)
+        ]
+
+
+_PLAIN = ("rank", "passes", "seconds", "solver", "m", "degrees_of_freedom", "error_estimate")
+_STATE_ARRAYS = ("diverged", "damping", "level", "residual", "gradient")
+
+
+def load(path: str | os.PathLike[str]) -> Result:
+    """Read a result that :meth:`Result.save` wrote.
+
+    Raises
+    ------
+    FileFormatError
+        The file is not a result, or is damaged.
+    """
+    names = {info.name for info in describe(path)}
+    if "meta" not in names:
+        raise FileFormatError(
+            f"{path} is not a lowtucker result: expected a file written by result.save(path). "
+            "Try lowtucker.io.load_array for other arrays."
+        )
+    try:
+        meta = json.loads(load_array(path, "meta").tobytes())
+        if meta["format"] != FORMAT:
+            raise FileFormatError(
+                f"{path} has the format {meta['format']!r}, this version reads {FORMAT!r}. "
+                "Upgrade lowtucker."
+            )
+        return _unpacked(meta, {name: load_array(path, name) for name in names - {"meta"}})
+    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        raise FileFormatError(
+            f"{path} is a damaged lowtucker result ({error}); save it again."
+        ) from error
+
+
+def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
+    columns = {
+        name.removeprefix("history_"): values
+        for name, values in arrays.items()
+        if name.startswith("history_")
+    }
+    order = [n for n in ("epoch", "passes", "seconds", "phase", "residual", "cost", "error")]
+    columns["phase"] = meta["phase"]
+    history = History.of({name: columns[name] for name in order if name in columns})
+    statuses = np.array([Status[name] for name in meta["status"]], dtype=object)
+    success = np.array([s.success for s in statuses])
+    stack = meta["stack"]
+    plain = {name: meta[name] for name in _PLAIN}
+    plain["rank"] = tuple(plain["rank"])
+    return Result(
+        X=_tucker(arrays, ""),
+        success=success if stack else bool(success[0]),
+        status=statuses if stack else statuses[0],
+        history=history,
+        epochs=np.array(meta["epochs"]) if stack else meta["epochs"],
+        state=_state(meta.get("state"), arrays),
+        **plain,
+    )
+
+
+def _state(meta: dict[str, Any] | None, arrays: dict[str, Any]) -> State | None:
+    if meta is None:
+        return None
+    return State(
+        X=_tucker(arrays, "state_"),
+        t=meta["t"],
+        seed=meta["seed"],
+        trials=tuple(meta["trials"]),
+        passes=meta["passes"],
+        **{name: arrays[f"state_{name}"] for name in _STATE_ARRAYS},
+    )
+
+
+def _tucker(arrays: dict[str, Any], prefix: str) -> TuckerTensor:
+    count = sum(name.startswith(f"{prefix}factor_") for name in arrays)
+    return TuckerTensor.trusted(
+        arrays[f"{prefix}core"], [arrays[f"{prefix}factor_{k}"] for k in range(count)]
+    )
+
+
+def _numbered(name: str, parts: Any) -> dict[str, Any]:
+    return {f"{name}_{k}": part for k, part in enumerate(parts)}
+
+
+def _span(values: Any, form: str = "") -> str:
+    """One number, or the median and range of a stack's."""
+    values = np.atleast_1d(values)
+    if values.size == 1:
+        return format(values[0], form)
+    middle = np.median(values)
+    middle = middle if form else int(middle)
+    return f"{middle:{form}} (median; {values.min():{form}} to {values.max():{form}})"
+
+
+def _sparkline(history: History, width: int = 240, height: int = 60) -> str:
+    """Residual against epochs as a tiny SVG picture."""
+    residual = history["residual"]
+    residual = residual if residual.ndim == 1 else np.median(residual, axis=1)
+    logs = np.log10(np.clip(np.nan_to_num(residual, nan=1e300), 1e-17, 1e300))
+    if len(logs) < 2:
+        return ""
+    x = np.linspace(2, width - 2, len(logs))
+    y = 2 + (height - 4) * (logs.max() - logs) / max(np.ptp(logs), 1e-12)
+    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
+    return (
+        f'<svg width="{width}" height="{height}" role="img" aria-label="residual against epochs">'
+        f'<polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
+    )

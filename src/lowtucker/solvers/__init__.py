@@ -1,0 +1,31 @@
+"""Solvers, one algorithm a file. A new one is one line here."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.stotiht import StoTIHT
+from lowtucker.solvers.tiht import TIHT
+
+__all__ = ["SOLVERS", "TIHT", "Solver", "State", "StoTIHT", "as_solver"]
+
+SOLVERS: dict[str, type[Solver]] = {
+    "auto": StoTIHT,
+    "tiht": TIHT,
+    "stotiht": StoTIHT,
+}
+
+
+def as_solver(solver: Any) -> Solver:
+    """Make a solver of a name, a class or a solver."""
+    if isinstance(solver, Solver):
+        return solver
+    if isinstance(solver, type) and issubclass(solver, Solver):
+        return solver()
+    if isinstance(solver, str) and solver.lower() in SOLVERS:
+        return SOLVERS[solver.lower()]()
+    raise (ValueError if isinstance(solver, str) else TypeError)(
+        f"solver must be one of {', '.join(map(repr, SOLVERS))}, or a solver such as "
+        f"lowtucker.StoTIHT(block_size=100); got {solver!r}."
+    )

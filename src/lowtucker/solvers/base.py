@@ -1,0 +1,107 @@
+"""What a solver is: a frozen record of settings with pure methods.
+
+All that changes is in a :class:`State`; one driver (:mod:`lowtucker.solve`) owns the loop. A new
+solver is one file with a subclass of :class:`Solver` and one line in ``solvers/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from lowtucker._arrays import Array, like, namespace
+from lowtucker._random import Seed
+from lowtucker.problem import Problem
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Solver", "State"]
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """All that changes from step to step: arrays and numbers.
+
+    Attributes
+    ----------
+    X : TuckerTensor
+        The iterate; a stack of them for a stack of trials.
+    t : int
+        Steps done.
+    seed : int
+    trials : tuple of int
+        The number of each trial; the draws of step t are a function of (seed, trial, t).
+    passes : float
+        Readings of all the rows so far, the start included.
+    diverged : bool array, shape (*batch,)
+        Trials whose next iterate was not finite; they stay at their last finite one.
+    damping : array, shape (*batch,)
+        Factor on automatic step sizes, 1 at most; it falls when a step did harm.
+    level : array, shape (*batch,)
+        Running mean of the blocks' relative residuals, each before its own step.
+    residual, gradient : array
+        Residual y_b - A_b(X) and the gradient of the block that the next step uses.
+    """
+
+    X: TuckerTensor
+    t: int
+    seed: int
+    trials: tuple[int, ...]
+    passes: float
+    diverged: Array
+    damping: Array
+    level: Array
+    residual: Array
+    gradient: Array
+
+    def select(self, which: Sequence[int]) -> State:
+        """State of some of the trials of a stack."""
+        xp = namespace(self.X.core)
+        index = like(np.asarray(which), self.X.core)
+
+        def take(x: Array) -> Array:
+            return xp.take(x, index, axis=0)
+
+        return replace(
+            self,
+            X=TuckerTensor.trusted(take(self.X.core), [take(U) for U in self.X.factors]),
+            trials=tuple(self.trials[k] for k in which),
+            diverged=take(self.diverged),
+            damping=take(self.damping),
+            level=take(self.level),
+            residual=take(self.residual),
+            gradient=take(self.gradient),
+        )
+
+
+class Solver(ABC):
+    """A way to solve a problem. Subclasses are frozen dataclasses of settings."""
+
+    @property
+    def name(self) -> str:
+        """Name for tables and plots."""
+        return type(self).__name__
+
+    @abstractmethod
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+        """Copy of the solver with everything settled that depends on the problem."""
+
+    @abstractmethod
+    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
+        """First state, from a tensor, from an earlier state (which it continues), or from 0."""
+
+    @abstractmethod
+    def advance(self, problem: Problem, state: State) -> State:
+        """Make the next state: one step."""
+
+    @property
+    @abstractmethod
+    def steps_per_epoch(self) -> int:
+        """Steps that read about as many rows as there are."""
+
+    def residual(self, problem: Problem, state: State) -> Array:
+        """Residual y - A(X) of all the measurements; one pass unless the state has it."""
+        return problem.residual(state.X)

@@ -1,0 +1,53 @@
+"""TIHT: iterative hard thresholding with all the measurements, equations (3.4) and (3.5)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lowtucker.blocks import BlockSampler, Partition
+from lowtucker.problem import Problem
+from lowtucker.solvers.stotiht import StoTIHT
+
+__all__ = ["TIHT"]
+
+
+@dataclass(frozen=True)
+class TIHT(StoTIHT):
+    r"""Tensor iterative hard thresholding, equations (3.4) and (3.5).
+
+    .. math::
+
+        \tilde X^t &= X^t - \mu \nabla F(X^t) \\
+        X^{t+1} &= H_r(\tilde X^t)
+
+    It is :class:`StoTIHT` with one block, bit for bit.
+
+    Parameters
+    ----------
+    step : float or "auto"
+        :math:`\mu`, which multiplies the mean gradient (with its 1/m, as in Algorithm 1; (3.4)
+        has none). "auto" is the normalised TIHT of the literature.
+    thresholding : Thresholding, or a class of them, optional
+
+    Notes
+    -----
+    A step costs one reading of A (two with ``step="auto"``) and an HOSVD.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+    >>> X_true = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
+    >>> lt.recover(A, A.forward(X_true), rank=(1, 2, 2), solver=TIHT(step=0.5)).success
+    True
+    """
+
+    step: float | Literal["auto"] = "auto"
+    thresholding: Any = None
+    block_size: int | None = field(default=None, init=False, repr=False)
+    p: Any = field(default=None, init=False, repr=False)
+    sampler: BlockSampler | None = field(default=None, init=False, repr=False)
+
+    def _settle_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+        return Partition(problem.m)

@@ -1,0 +1,48 @@
+"""Why a run ended. Every value is advice."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+__all__ = ["Status"]
+
+
+class Status(Enum):
+    """Reason why a run ended; ``str(status)`` says what it means and what to try.
+
+    Examples
+    --------
+    >>> Status.CONVERGED.success, Status.MAX_EPOCHS.success
+    (True, False)
+    >>> print(Status.MAX_EPOCHS)
+    The largest number of epochs was reached. The residual may still be falling: ...
+    """
+
+    CONVERGED = "The residual fell below the tolerance."
+    NOISE_FLOOR = "The residual is as small as the given noise: no more can be had from these data."
+    STALLED = (
+        "The residual stopped falling above the tolerance: a local minimum, a rank that is too "
+        "small, noise (give noise_std), or a tolerance below rounding error. Try another seed or "
+        "start, or a larger rank."
+    )
+    DIVERGED = (
+        'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'
+    )
+    UNDERDETERMINED = (
+        "There are fewer measurements than degrees of freedom: many tensors of that rank fit, and "
+        "this is one of them. Take more measurements, or a smaller rank."
+    )
+    MAX_EPOCHS = (
+        "The largest number of epochs was reached. The residual may still be falling: hand "
+        "result.state back as start to go on, or raise max_epochs."
+    )
+    MAX_SECONDS = "The time was up. Hand result.state back as start to go on, or raise max_seconds."
+    INTERRUPTED = "Stopped from outside. Hand result.state back as start to go on."
+
+    @property
+    def success(self) -> bool:
+        """Whether the tensor can be trusted."""
+        return self in (Status.CONVERGED, Status.NOISE_FLOOR)
+
+    def __str__(self) -> str:
+        return self.value

@@ -1,0 +1,257 @@
+"""The layers import downwards only, and the source keeps the promises that a reader can check."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import lowtucker
+
+SOURCE = Path(lowtucker.__file__).parent
+FILES = sorted(SOURCE.rglob("*.py"))
+
+# From the bottom. A part may import parts on a lower level, and itself.
+LEVELS = [
+    ["_errors", "_version", "_arrays", "_random", "_plotting"],
+    ["tensor"],
+    ["operators", "thresholding", "metrics"],
+    ["io"],
+    ["problem"],
+    ["blocks"],
+    ["solvers", "stopping"],
+    ["solve", "monitoring"],
+    ["recover"],
+    ["theory", "estimators", "experiments", "bench"],
+    ["cli", "app"],
+]
+LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
+# The readers of files know arrays and operators, no tensors and nothing above
+ALLOWED_ONLY = {"io": {"_errors", "_arrays", "operators"}}
+# The foundation is flat but for what checks need to word an error
+FOUNDATION = set(LEVELS[0])
+
+
+def part_of(path):
+    """Top-level part of the package that a file belongs to; "" for the package itself."""
+    relative = path.relative_to(SOURCE)
+    return (
+        ""
+        if relative.name == "__init__.py" and len(relative.parts) == 1
+        else (relative.parts[0].removesuffix(".py"))
+    )
+
+
+def module_of(path):
+    parts = ["lowtucker", *path.relative_to(SOURCE).with_suffix("").parts]
+    return parts[:-1] if parts[-1] == "__init__" else parts
+
+
+def imported_modules(path):
+    """Every module of the package that a file imports, anywhere in it, with the line."""
+    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    package = module_of(path) if path.name == "__init__.py" else module_of(path)[:-1]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for name in node.names:
+                if name.name.split(".")[0] == "lowtucker":
+                    yield name.name.split("."), node.lineno
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            base = base + (node.module.split(".") if node.module else [])
+            if base[:1] == ["lowtucker"]:
+                # `from lowtucker import x` imports the part x, where there is one of that name
+                for name in node.names:
+                    yield (base if len(base) > 1 else [*base, name.name]), node.lineno
+
+
+def violations(path):
+    own = part_of(path)
+    for module, line in imported_modules(path):
+        part = module[1] if len(module) > 1 else ""
+        where = (
+            f"{path.relative_to(SOURCE)}:{line}: {own or '__init__'} imports {part or 'lowtucker'}"
+        )
+        if own in ("", part):
+            continue
+        if part not in LEVEL:
+            # a face may take the public names from the package itself, as a user would
+            if LEVEL[own] < LEVEL["theory"]:
+                yield where + ": not a part below it"
+        elif own in ALLOWED_ONLY:
+            if part not in ALLOWED_ONLY[own]:
+                yield where
+        elif (own not in FOUNDATION and LEVEL[part] >= LEVEL[own]) or (
+            own in FOUNDATION and part not in FOUNDATION
+        ):
+            yield where
+
+
+def test_every_file_belongs_to_a_layer():
+    unknown = {part_of(path) for path in FILES} - set(LEVEL) - {""}
+    assert not unknown, f"give {sorted(unknown)} a place in LEVELS"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_go_downwards_only(path):
+    assert not list(violations(path))
+
+
+def test_the_check_of_imports_finds_a_violation(tmp_path, monkeypatch):
+    """Also inside functions, relative, and by `from lowtucker import`."""
+    (tmp_path / "tensor").mkdir()
+    file = tmp_path / "tensor" / "bad.py"
+    monkeypatch.setitem(globals(), "SOURCE", tmp_path)
+    for bad in (
+        "from lowtucker.problem import Problem",
+        "import lowtucker.operators.base",
+        "def f():\n    from lowtucker.operators import gaussian",
+        "from lowtucker import problem",
+        "from ..blocks import Partition",
+        "from .. import solve",
+        "import lowtucker as lt",
+    ):
+        file.write_text(bad)
+        assert len(list(violations(file))) == 1, bad
+    for good in ("from lowtucker._arrays import Array", "from .rank import f", "import numpy"):
+        file.write_text(good)
+        assert not list(violations(file)), good
+
+
+def test_modules_inside_a_part_do_not_import_each_other_in_a_circle():
+    """At module level; what a function imports when it runs cannot close a circle."""
+    edges = {}
+    for path in FILES:
+        if path.name == "__init__.py":
+            continue
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        targets = set()
+        for node in tree.body:
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowtucker."):
+                targets.add(node.module)
+        edges[".".join(module_of(path))] = targets
+    done, open_ = set(), []
+
+    def visit(module):
+        assert module not in open_, " -> ".join([*open_[open_.index(module) :], module])
+        if module in done:
+            return
+        open_.append(module)
+        for target in edges.get(module, ()):
+            visit(target)
+        open_.pop()
+        done.add(module)
+
+    for module in edges:
+        visit(module)
+
+
+HEAVY = [
+    "torch",
+    "jax",
+    "dask",
+    "sklearn",
+    "matplotlib",
+    "scipy.linalg",
+    "tensorly",
+    "h5py",
+    "click",
+    "rich",
+]
+
+
+def test_import_is_light():
+    code = f"import sys, lowtucker; print(*[m for m in {HEAVY!r} if m in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == []
+
+
+def test_every_public_name_exists_and_is_listed_once():
+    assert len(set(lowtucker.__all__)) == len(lowtucker.__all__)
+    for name in lowtucker.__all__:
+        assert hasattr(lowtucker, name), name
+
+
+# Promises about the source
+
+
+def tree_of(path):
+    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+
+
+# What the modern interface offers; everything else under np.random is the legacy global state
+MODERN = {"Generator", "Philox", "SeedSequence", "PCG64", "BitGenerator", "default_rng"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_no_global_random_state(path):
+    bad = [
+        f"{path.name}:{node.lineno}: random.{node.attr}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Attribute)
+        and node.value.attr == "random"
+        and isinstance(node.value.value, ast.Name)
+        and node.value.value.id in ("np", "numpy")
+        and node.attr not in MODERN
+    ]
+    bad += [
+        f"{path.name}:{node.lineno}: the random module of Python"
+        for node in ast.walk(tree_of(path))
+        if (isinstance(node, ast.Import) and any(n.name == "random" for n in node.names))
+        or (isinstance(node, ast.ImportFrom) and node.module == "random" and not node.level)
+    ]
+    assert not bad
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_the_command_line_prints(path):
+    if part_of(path) == "cli":
+        return
+    bad = [
+        f"{path.name}:{node.lineno}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in ("print", "breakpoint")
+    ]
+    assert not bad
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_public_functions_name_their_arguments(path):
+    """No public **kwargs: a misspelt argument must be an error."""
+    if part_of(path) == "_plotting":
+        return
+    bad = [
+        f"{path.name}:{node.lineno}: {node.name}(**{node.args.kwarg.arg})"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.args.kwarg is not None
+        and (not node.name.startswith("_") or node.name in ("__init__", "__call__", "__new__"))
+    ]
+    assert not bad
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_only_one_module_knows_array_back_ends(path):
+    """torch, JAX, CuPy and array_api_compat are imported by _arrays alone, and only lazily."""
+    backends = {"torch", "jax", "cupy", "array_api_compat"}
+    bad = []
+    for node in ast.walk(tree_of(path)):
+        names = []
+        if isinstance(node, ast.Import):
+            names = [n.name.split(".")[0] for n in node.names]
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            names = [(node.module or "").split(".")[0]]
+        bad += [f"{path.name}:{node.lineno}: {name}" for name in names if name in backends]
+    if part_of(path) == "_arrays":
+        assert all("array_api_compat" in line for line in bad)
+    else:
+        assert not bad
