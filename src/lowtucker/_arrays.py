@@ -57,7 +57,10 @@ def namespace(*arrays: Array) -> Any:
     >>> namespace(np.zeros(3)).__name__
     'numpy'
     """
-    if all(isinstance(a, np.ndarray) for a in arrays):
+    for a in arrays:  # a plain loop: this runs thousands of times a second
+        if not isinstance(a, np.ndarray):
+            break
+    else:
         return np
     import array_api_compat
 
@@ -161,6 +164,8 @@ def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> 
 
 def is_complex(x: Array) -> bool:
     """Whether ``x`` has a complex dtype."""
+    if isinstance(x, np.ndarray):  # numpy.isdtype takes microseconds
+        return bool(x.dtype.kind == "c")
     return bool(namespace(x).isdtype(x.dtype, "complex floating"))
 
 
@@ -254,6 +259,8 @@ def pad_and_stack(parts: Sequence[Array]) -> Array:
     """Stack vectors, the shorter ones filled up with zeros."""
     xp = namespace(*parts)
     length = max(part.shape[0] for part in parts)
+    if min(part.shape[0] for part in parts) == length:
+        return xp.stack(list(parts))
     zeros = like(np.zeros(length), parts[0], parts[0].dtype)
     return xp.stack([xp.concat([part, zeros[part.shape[0] :]]) for part in parts])
 

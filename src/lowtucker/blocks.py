@@ -48,6 +48,7 @@ class BlockSampler(ABC):
 
     block_size: int
     m: int = field(default=0, init=False, repr=False)
+    _last: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked without a problem."""
@@ -78,13 +79,20 @@ class BlockSampler(ABC):
             raise ValueError(
                 f"{type(self).__name__} does not know its problem yet: call bind(problem) first."
             )
+        key = (t, seed, trials)
+        if self._last is not None and self._last[0] == key:
+            return self._last[1]
         number, first = as_seed(seed)
         t = as_integer(t, "t", 0)
         if trials is None:
             rows, weights = self._draw(t, number, (first,))
-            return Draw(rows[0], float(weights[0]))
-        rows, weights = self._draw(t, number, tuple(trials))
-        return Draw(tuple(rows), weights)
+            draw = Draw(rows[0], float(weights[0]))
+        else:
+            rows, weights = self._draw(t, number, tuple(trials))
+            draw = Draw(tuple(rows), weights)
+        # a step asks twice: at its end for its successor's block, which then asks again
+        object.__setattr__(self, "_last", (key, draw))
+        return draw
 
     @property
     def n_blocks(self) -> int:
@@ -155,8 +163,8 @@ class Partition(BlockSampler):
         bound = super().bind(problem)
         M = bound.n_blocks
         if self.p is None:
-            p = np.full(M, 1.0 / M)
-        elif isinstance(self.p, str):
+            return bound
+        if isinstance(self.p, str):
             p = bound._norms(problem)
         else:
             p = np.asarray(self.p)
@@ -184,6 +192,10 @@ class Partition(BlockSampler):
     def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         epoch, position = divmod(t, self.n_blocks)
         u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)[:, position]
+        if self.p is None:
+            blocks = (u * self.n_blocks).astype(int)
+            weights = self._lengths()[blocks] * (self.n_blocks / self.m)
+            return [self._slice(i) for i in blocks.tolist()], weights
         p = np.broadcast_to(self._p, (len(trials), self.n_blocks))
         cdf = np.cumsum(p, axis=-1)
         blocks = np.minimum((u[:, None] * cdf[:, -1:] >= cdf).sum(axis=-1), self.n_blocks - 1)

@@ -150,7 +150,7 @@ class Problem:
     def residual_and_gradient(self, X: Array | TuckerTensor) -> tuple[Array, Array]:
         """Both from one pass."""
         residual, ascent = self.A.misfit(X, self.y, self.weights)
-        return residual, -ascent / per_trial(self.count, ascent)
+        return residual, ascent * per_trial(-1.0 / self.count, ascent)
 
     def block(self, rows: Rows) -> Problem:
         """Problem of some of the measurements.
@@ -159,7 +159,10 @@ class Problem:
         ----------
         rows : slice or integer array; for a stack also a tuple with one of these a trial
         """
-        rows = check_rows(rows, self.m, self.batch_shape)
+        return self.trusted_block(check_rows(rows, self.m, self.batch_shape))
+
+    def trusted_block(self, rows: Rows) -> Problem:
+        """:meth:`block` for rows that are known to be right."""
         block = object.__new__(Problem)
         object.__setattr__(block, "A", self.A._restrict(rows))
         object.__setattr__(block, "y", _rows_of(self.y, rows))

@@ -214,7 +214,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         for name, values in arrays.items()
         if name.startswith("history_")
     }
-    order = [n for n in ("epoch", "passes", "seconds", "phase", "residual", "cost", "error")]
+    order = ("epoch", "passes", "seconds", "phase", "residual", "cost", "error")
     columns["phase"] = meta["phase"]
     history = History.of({name: columns[name] for name in order if name in columns})
     statuses = np.array([Status[name] for name in meta["status"]], dtype=object)

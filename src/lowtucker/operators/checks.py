@@ -53,7 +53,7 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     >>> check_adjoint(wrong)
     Traceback (most recent call last):
     ...
-    lowtucker._errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (... against ...) fails ...
+    lowtucker._errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (...) fails by ...
     """
     rng = generator(seed, Stream.PROBE)
     worst = 0.0
@@ -180,5 +180,6 @@ def _relative(gap: Array, scale: Array) -> float:
 def _demand(A: MeasurementOperator, what: str, gap: float, tol: float) -> None:
     if not gap <= tol:
         raise CheckError(
-            f"{type(A).__name__}: {what} fails by {gap:.1e} of the norms; rounding explains {tol:.1e}."
+            f"{type(A).__name__}: {what} fails by {gap:.1e} of the norms, where rounding "
+            f"explains {tol:.1e}."
         )

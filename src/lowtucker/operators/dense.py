@@ -141,8 +141,12 @@ class DenseOperator(MatrixOperator):
         self.batch_shape = tuple(matrix.shape[:-2])
         self.dtype = matrix.dtype if dtype is None else dtype
         xp = namespace(matrix)
-        self._complex_domain = bool(xp.isdtype(self.dtype, "complex floating"))
+        self._complex_domain = (
+            is_complex(matrix) if dtype is None else bool(xp.isdtype(dtype, "complex floating"))
+        )
         self._complex_matrix = is_complex(matrix)
+        # whether `misfit` may go tile by tile: a real NumPy matrix
+        self.tiles = is_numpy(matrix) and not (self._complex_domain or self._complex_matrix)
 
     def _like_this(self, matrix: Array) -> DenseOperator:
         """Operator of other rows, without the checks."""
@@ -162,6 +166,8 @@ class DenseOperator(MatrixOperator):
     def _cast(self, x: Array) -> Array:
         """Bring a small array to the matrix's precision, real or complex as it is."""
         xp, matrix = namespace(x), self.matrix
+        if x.dtype == matrix.dtype:
+            return x
         if is_complex(x) and not self._complex_matrix:
             wanted = (
                 xp.zeros((), dtype=matrix.dtype) + 1j * xp.zeros((), dtype=matrix.dtype)
@@ -194,23 +200,25 @@ class DenseOperator(MatrixOperator):
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
             return StackedBlocks(
-                [self._like_this(_take(self._item(k), one)) for k, one in enumerate(rows)],
+                [_take(self._item(k), one) for k, one in enumerate(rows)],
+                self,
                 self.batch_shape or (len(rows),),
             )
         return self._like_this(_take(self.matrix, rows))
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        return StackedBlocks([self._like_this(self._item(k)) for k in trials], (len(trials),))
+        return StackedBlocks([self._item(k) for k in trials], self, (len(trials),))
 
     def _item(self, k: int) -> Array:
         """Matrix of one trial, as a view."""
+        if len(self.batch_shape) == 1:
+            return self.matrix[k]
         if not self.batch_shape:
             return self.matrix
         return self.matrix[np.unravel_index(k, self.batch_shape)]
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        plain = is_numpy(self.matrix) and not (self._complex_domain or self._complex_matrix)
-        if not plain:
+        if not self.tiles:
             return super()._misfit(X, y, weights)
         x, y = self._vec(X), self._cast(y)
         batch = np.broadcast_shapes(x.shape[:-1], self.batch_shape)
@@ -236,70 +244,77 @@ class StackedBlocks(MeasurementOperator):
     """A different block of rows for every trial of a stack, as views: nothing is gathered.
 
     Blocks of unequal length are filled up with rows of zeros, which measure nothing.
+
+    Parameters
+    ----------
+    matrices : sequence of arrays, shapes (b_k, N)
+    one : DenseOperator
+        What they are blocks of: shape, order, dtype.
+    batch_shape : tuple of int
     """
 
     takes_stacks: ClassVar[bool] = True
 
-    def __init__(self, blocks: list[DenseOperator], batch_shape: tuple[int, ...]) -> None:
-        self.blocks = blocks
-        self.batch_shape = batch_shape
-        self.shape, self.dtype = blocks[0].shape, blocks[0].dtype
-        self.prototype = blocks[0].prototype
-        self.m = max(block.m for block in blocks)
+    def __init__(
+        self, matrices: Sequence[Array], one: DenseOperator, batch_shape: tuple[int, ...]
+    ) -> None:
+        self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
+        self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
+        self.m = max(matrix.shape[0] for matrix in matrices)
+
+    def _blocks(self) -> list[DenseOperator]:
+        return [self.one._like_this(matrix) for matrix in self.matrices]
 
     def _forward(self, X: Array) -> Array:
         flat = self._flat(X, len(self.shape))
-        return self._joined([b._forward(x) for b, x in zip(self.blocks, flat, strict=True)])
+        return self._joined([b._forward(x) for b, x in zip(self._blocks(), flat, strict=True)])
 
     def _adjoint(self, v: Array) -> Array:
-        parts = [b._adjoint(x[: b.m]) for b, x in zip(self.blocks, self._flat(v, 1), strict=True)]
+        flat = self._flat(v, 1)
+        parts = [b._adjoint(x[: b.m]) for b, x in zip(self._blocks(), flat, strict=True)]
         xp = namespace(v)
         return xp.reshape(xp.stack(parts), (*self.batch_shape, *self.shape))
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        xp = namespace(y)
-        ys = self._flat(y, 1)
-        ws = [None] * len(ys) if weights is None else self._flat(weights, 1)
-        pairs = [
-            b._misfit(x, yk[: b.m], None if w is None else w[: b.m])
-            for b, x, yk, w in zip(self.blocks, self._flat(X, len(self.shape)), ys, ws, strict=True)
-        ]
-        gradient = xp.reshape(xp.stack([g for _, g in pairs]), (*self.batch_shape, *self.shape))
-        # a row of zeros leaves its measurement as it is
-        full = [
-            r if b.m == self.m else xp.concat([r, yk[b.m :]])
-            for b, (r, _), yk in zip(self.blocks, pairs, ys, strict=True)
-        ]
-        return self._joined(full), gradient
+        if not self.one.tiles:
+            return super()._misfit(X, y, weights)
+        x = self.one._vec(self._flat(X, len(self.shape)))
+        y = self._flat(self.one._cast(y), 1)
+        w = None if weights is None else self._flat(weights, 1)
+        residual = np.array(y)
+        gradient = np.empty(x.shape, dtype=x.dtype)
+        for k, A in enumerate(self.matrices):
+            r = residual[k, : A.shape[0]]
+            r -= A.dot(x[k])
+            (r if w is None else r * w[k, : A.shape[0]]).dot(A, out=gradient[k])
+        shape = (*self.batch_shape, gradient.shape[-1])
+        return residual.reshape(*self.batch_shape, self.m), self.one._unvec(gradient.reshape(shape))
+
+    def _row_norms(self) -> Array:
+        return self._joined([b._row_norms() for b in self._blocks()])
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        return StackedBlocks([self.blocks[k] for k in trials], (len(trials),))
+        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),))
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
-            pairs = zip(self.blocks, rows, strict=True)
-            return StackedBlocks(
-                [b._like_this(_take(b.matrix, r)) for b, r in pairs], self.batch_shape
-            )
+            pairs = zip(self.matrices, rows, strict=True)
+            return StackedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
+        if min(A.shape[0] for A in self.matrices) == self.m:
+            return self._restrict((rows,) * len(self.matrices))
         # the same rows of blocks of different length: gathered, with their rows of zeros
         xp = namespace(self.prototype)
-        width = size(self.shape)
-        longest = max(self.blocks, key=lambda b: b.m)
+        longest = max(self.matrices, key=len)
         padded = [
-            xp.concat([b.matrix, xp.zeros_like(longest.matrix[: self.m - b.m, :])])
-            for b in self.blocks
+            xp.concat([A, xp.zeros_like(longest[: self.m - A.shape[0], :])]) for A in self.matrices
         ]
-        whole = xp.reshape(xp.stack(padded), (*self.batch_shape, self.m, width))
-        return self.blocks[0]._like_this(whole)._restrict(rows)
+        return StackedBlocks(padded, self.one, self.batch_shape)._restrict(rows)
 
-    def _row_norms(self) -> Array:
-        return self._joined([b._row_norms() for b in self.blocks])
-
-    def _flat(self, x: Array, core_ndim: int) -> list[Array]:
+    def _flat(self, x: Array, core_ndim: int) -> Array:
         xp = namespace(x)
         core = x.shape[x.ndim - core_ndim :]
-        x = xp.reshape(xp.broadcast_to(x, (*self.batch_shape, *core)), (len(self.blocks), *core))
-        return [x[k, ...] for k in range(len(self.blocks))]
+        x = xp.broadcast_to(x, (*self.batch_shape, *core))
+        return xp.reshape(x, (len(self.matrices), *core))
 
     def _joined(self, parts: list[Array]) -> Array:
         joined = pad_and_stack(parts)

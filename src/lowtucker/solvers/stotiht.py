@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, Self
 
 from lowtucker._arrays import Array, like, namespace, per_trial
@@ -25,7 +25,7 @@ __all__ = ["StoTIHT"]
 HARM, CUT, GROW = 4.5, 0.5, 1.1
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StoTIHT(Solver):
     r"""Stochastic tensor iterative hard thresholding, Algorithm 1.
 
@@ -105,6 +105,19 @@ class StoTIHT(Solver):
         b = self.block_size
         return Partition(default_block_size(problem, rank) if b is None else b, self.p)
 
+    def __repr__(self) -> str:
+        """Settings that were given, and those that were chosen for a problem."""
+        given = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.init and getattr(self, f.name) != f.default
+        }
+        chosen: dict[str, Any] = {"step": self.step}
+        if self._sampler is not None and "sampler" not in given and self._sampler.n_blocks > 1:
+            chosen["block_size"] = self._sampler.block_size
+        text = ", ".join(f"{name}={value!r}" for name, value in (chosen | given).items())
+        return f"{type(self).__name__}({text})"
+
     @property
     def steps_per_epoch(self) -> int:
         """As many steps as there are blocks."""
@@ -129,7 +142,7 @@ class StoTIHT(Solver):
         """One step of Algorithm 1."""
         draw = self._draw(state)
         if self.step == "auto":
-            block = problem.block(draw.rows)
+            block = problem.trusted_block(draw.rows)
             size = state.damping * normalised_step(block, state, self._threshold)
             passes = block.m / problem.m
         else:
@@ -147,15 +160,15 @@ class StoTIHT(Solver):
 
     def _draw(self, state: State) -> Draw:
         if state.X.batch_shape:
-            draw = self._sampler.draw(state.t, state.seed, state.trials)
-            first = draw.rows[0]
-            # one block for all: rows are shared, and a stack of matrices needs no list of views
-            return replace(draw, rows=first) if self._sampler.n_blocks == 1 else draw
-        return self._sampler.draw(state.t, (state.seed, state.trials[0]))
+            draw: Draw = self._sampler.draw(state.t, state.seed, state.trials)
+            # one block for all: a stack of matrices needs no list of views
+            return replace(draw, rows=slice(None)) if self._sampler.n_blocks == 1 else draw
+        alone: Draw = self._sampler.draw(state.t, (state.seed, state.trials[0]))
+        return alone
 
     def _look(self, problem: Problem, state: State, X: TuckerTensor) -> State:
-        """Residual and gradient of the block that comes next, and what they say of the last step."""
-        block = problem.block(self._draw(state).rows)
+        """Residual and gradient of the next block, and what they say of the last step."""
+        block = problem.trusted_block(self._draw(state).rows)
         new = _measure(problem, block, replace(state, X=X))
         return new if self.step != "auto" else _judge(problem, block, new)
 
@@ -266,7 +279,10 @@ def settle_thresholding(given: Any, rank: tuple[int, ...] | None, problem: Probl
     if given is None or isinstance(given, type):
         if rank is None:
             raise ValueError("rank is needed: give it to the call, or a thresholding that has one.")
-        return (HOSVD if given is None else given)(check_rank(rank, problem.shape, warn=False))
+        made: Thresholding = (HOSVD if given is None else given)(
+            check_rank(rank, problem.shape, warn=False)
+        )
+        return made
     if not isinstance(given, Thresholding):
         raise TypeError(
             f"thresholding must be a Thresholding or a class of them, got {given!r}. "
@@ -287,5 +303,5 @@ def check_step(step: Any) -> None:
             raise ValueError(f'step must be a positive number or "auto", got {step!r}.')
     elif isinstance(step, bool) or not isinstance(step, numbers.Real):
         raise TypeError(f'step must be a positive number or "auto", got {step!r}.')
-    elif not (math.isfinite(step) and step > 0):
+    elif not (math.isfinite(step) and float(step) > 0):
         raise ValueError(f'step must be a positive number or "auto", got {step!r}.')

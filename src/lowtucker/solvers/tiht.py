@@ -12,7 +12,7 @@ from lowtucker.solvers.stotiht import StoTIHT
 __all__ = ["TIHT"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class TIHT(StoTIHT):
     r"""Tensor iterative hard thresholding, equations (3.4) and (3.5).
 

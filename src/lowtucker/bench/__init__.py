@@ -1,0 +1,1 @@
+"""Benchmarks, run by ``lowtucker bench``. No test asserts a time; these do the measuring."""
