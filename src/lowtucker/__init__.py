@@ -3,7 +3,9 @@
 Given ``y = A(X)`` and a rank, find ``X``.
 """
 
-from lowtucker import io, metrics
+from typing import Any
+
+from lowtucker import metrics
 from lowtucker._errors import (
     CheckError,
     FileFormatError,
@@ -129,3 +131,12 @@ __all__ = [
     "to_scipy",
     "unfold",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Import ``lowtucker.io`` when it is first asked for: no recovery needs it."""
+    if name == "io":
+        import importlib
+
+        return importlib.import_module("lowtucker.io")
+    raise AttributeError(f"module 'lowtucker' has no attribute {name!r}")

@@ -13,7 +13,6 @@ import numpy as np
 from lowtucker._arrays import to_numpy
 from lowtucker._errors import FileFormatError
 from lowtucker._version import __version__
-from lowtucker.io import describe, load_array, save_arrays
 from lowtucker.monitoring import History
 from lowtucker.solvers import State
 from lowtucker.status import Status
@@ -104,6 +103,8 @@ class Result:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle."""
+        from lowtucker.io import save_arrays  # zipfile and others: 10 ms that import can save
+
         arrays = {"core": self.X.core, **_numbered("factor", self.X.factors)}
         columns = {f"history_{name}": self.history[name] for name in self.history}
         columns.pop("history_phase")
@@ -188,6 +189,8 @@ def load(path: str | os.PathLike[str]) -> Result:
     FileFormatError
         The file is not a result, or is damaged.
     """
+    from lowtucker.io import describe, load_array
+
     names = {info.name for info in describe(path)}
     if "meta" not in names:
         raise FileFormatError(

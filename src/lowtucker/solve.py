@@ -202,11 +202,13 @@ class _Run:
                 row["error"] = relative_error(self.state.X, self._truth())
         values = {name: self._spread(name, value) for name, value in row.items()}
         self.history.append(
-            epoch=self.steps // self.solver.steps_per_epoch,
-            passes=self.state.passes,
-            seconds=self.seconds,
-            phase=self.settings.name,
-            **values,
+            {
+                "epoch": self.steps // self.solver.steps_per_epoch,
+                "passes": self.state.passes,
+                "seconds": self.seconds,
+                "phase": self.settings.name,
+                **values,
+            }
         )
 
     def _spread(self, name: str, value: Any) -> Any:

@@ -24,7 +24,7 @@ from hypothesis.extra import numpy as hnp
 
 from lowtucker._errors import FileFormatError
 from lowtucker.io import ArrayInfo, describe, is_sparse, load_array, load_sparse, save_arrays
-from lowtucker.io import arrays as module
+from lowtucker.io import guards, numpy_files
 
 A = np.arange(24.0).reshape(2, 3, 4)
 TB = 10**12
@@ -116,7 +116,9 @@ def test_every_format_returns_what_was_written(tmp_path, how, array):
 DTYPES = ["?", "i1", "u1", "<i2", ">i4", "<u8", "<f4", ">f8", "<c8", ">c16"]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
 @given(data=st.data(), how=st.sampled_from(ALL), order=st.sampled_from("CF"))
 def test_round_trip(tmp_path_factory, data, how, order):
     shape = data.draw(hnp.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=5))
@@ -129,7 +131,8 @@ def test_round_trip(tmp_path_factory, data, how, order):
     folder = tmp_path_factory.mktemp("round")
     path = save_v73(folder / "a.mat", None, a=array) if how == "73-mat" else None
     got = load_array(path or write(folder, array, how))
-    assert got.dtype == dtype.newbyteorder("=")
+    wanted = array.real.dtype if how == "73-mat" and not array.size else array.dtype
+    assert got.dtype == wanted.newbyteorder("=")  # an empty version 7.3 variable is its shape only
     assert got.dtype.isnative
     np.testing.assert_array_equal(got, array)
     assert got.shape == array.shape
@@ -157,7 +160,7 @@ def test_mmap_is_read_only(tmp_path, array):
 
 
 def test_mmap_is_not_bound_by_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(module, "_physical_memory", lambda: 10)
+    monkeypatch.setattr(guards, "physical_memory", lambda: 10)
     path = write(tmp_path, A, "npy")
     assert load_array(path, mmap=True).shape == A.shape
     with pytest.raises(FileFormatError, match="192 bytes of memory; at most 10"):
@@ -182,9 +185,9 @@ def test_names_and_case_of_the_suffix(tmp_path):
 
 
 def test_memory_is_read_from_the_system(monkeypatch):
-    assert 10**6 < module._physical_memory() < sys.maxsize
+    assert 10**6 < guards.physical_memory() < sys.maxsize
     monkeypatch.delattr(os, "sysconf")
-    assert module._physical_memory() == sys.maxsize
+    assert guards.physical_memory() == sys.maxsize
 
 
 # ---- MATLAB ----
@@ -505,9 +508,9 @@ def test_other_headers(tmp_path):
 
 
 def test_file_that_shrinks_between_header_and_data(tmp_path):
-    header = module._file_header(write(tmp_path, A, "npy"))
+    header = numpy_files._file_header(write(tmp_path, A, "npy"))
     with pytest.raises(FileFormatError, match="claims 192 bytes where the file holds at most 100"):
-        module._npy_data(io.BytesIO(saved(A)[:228]), header, "a.npy")
+        numpy_files._npy_data(io.BytesIO(saved(A)[:228]), header, "a.npy")
 
 
 # ---- hostile .npz ----

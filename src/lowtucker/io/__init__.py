@@ -1,4 +1,4 @@
-"""Guarded readers and writers of arrays in files."""
+"""Guarded readers and writers: no pickle, and sizes are checked before memory is taken."""
 
 from lowtucker.io.arrays import (
     ArrayInfo,
@@ -8,5 +8,14 @@ from lowtucker.io.arrays import (
     load_sparse,
     save_arrays,
 )
+from lowtucker.io.operators import load_operator
 
-__all__ = ["ArrayInfo", "describe", "is_sparse", "load_array", "load_sparse", "save_arrays"]
+__all__ = [
+    "ArrayInfo",
+    "describe",
+    "is_sparse",
+    "load_array",
+    "load_operator",
+    "load_sparse",
+    "save_arrays",
+]

@@ -41,12 +41,12 @@ class History(Mapping[str, NumPyArray]):
         history = cls()
         names = list(columns)
         for values in zip(*columns.values(), strict=True):
-            history.append(**dict(zip(names, values, strict=True)))
+            history.append(dict(zip(names, values, strict=True)))
         return history
 
-    def append(self, **row: Any) -> None:
+    def append(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
-        self._rows.append(row)
+        self._rows.append(dict(row))
 
     @property
     def rows(self) -> int:

@@ -1,0 +1,246 @@
+"""MATLAB's formats: version 5 by a reader of our own, version 7.3 by h5py.
+
+scipy.io.loadmat crashes the interpreter on damaged version 5 files (seen with SciPy 1.17), which
+no caller can catch; hence the small reader here.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import zlib
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtucker._errors import FileFormatError
+from lowtucker.io.guards import (
+    NUMERIC,
+    RATIO,
+    ArrayInfo,
+    choose,
+    damage_reported,
+    file_size,
+    require_memory,
+    require_room,
+    require_shape,
+)
+
+_SLACK = 1 << 16  # names, tags and padding around the data of a variable in a .mat file
+
+
+_CLASSES = dict(
+    enumerate(
+        (
+            *("cell", "struct", "object", "char", "sparse", "float64", "float32", "int8", "uint8"),
+            *("int16", "uint16", "int32", "uint32", "int64", "uint64", "function", "object"),
+        ),
+        start=1,
+    )
+)
+_TYPES = {
+    1: "i1",
+    2: "u1",
+    3: "i2",
+    4: "u2",
+    5: "i4",
+    6: "u4",
+    7: "f4",
+    9: "f8",
+    12: "i8",
+    13: "u8",
+}
+_COMPLEX = {"float64": "complex128", "float32": "complex64"}
+
+
+class _Variable(NamedTuple):
+    """Where a variable is in the file, and what its header says."""
+
+    info: ArrayInfo
+    order: str
+    start: int
+    stored: int
+    inflated: int  # 0 where it is not compressed
+    dtype: str  # of the values, also of a sparse matrix
+
+
+def _parts(data: bytes | memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
+    """Type and bytes of each element inside a variable."""
+    at, view = 0, memoryview(data)
+    while at < len(view):
+        kind, size = struct.unpack_from(f"{order}II", view, at)
+        start, end = at + 8, at + 8 + size + -size % 8
+        if kind >> 16:  # a short element: type, size and data in 8 bytes
+            kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
+        if start + size > len(view) or start + size > end:
+            raise ValueError(f"an element of {size} bytes is cut off")
+        yield kind, view[start : start + size]
+        at = end
+
+
+def _values(part: tuple[int, memoryview], order: str) -> NDArray[Any]:
+    kind, data = part
+    if kind not in _TYPES:
+        raise ValueError(f"there is no data type {kind}")
+    return np.frombuffer(data, order + _TYPES[kind])
+
+
+def _variable_info(path: Path, head: bytes, order: str, size: int) -> tuple[ArrayInfo, str]:
+    """Read what the first bytes of a variable say, and the dtype of its values."""
+    flags, dims, label = islice(_parts(head, order), 3)
+    (bits,) = struct.unpack_from(f"{order}I", flags[1])
+    kind = _CLASSES.get(bits & 0xFF, "unknown class")
+    if bits & 0xFF == 17:  # objects of newer classes have no dimensions here
+        dims, label = (5, memoryview(b"")), dims
+    shape, name = tuple(_values(dims, order).tolist()), bytes(label[1]).decode("latin-1")
+    dtype = "bool" if bits & 0x200 else "float64" if kind == "sparse" else kind
+    dtype = _COMPLEX.get(dtype, f"complex {dtype}") if bits & 0x800 else dtype
+    if kind == "sparse" or not NUMERIC.fullmatch(dtype):
+        return ArrayInfo(
+            name, shape, "sparse" if kind == "sparse" else f"MATLAB {kind}", size
+        ), dtype
+    count, itemsize = math.prod(shape), np.dtype(dtype).itemsize
+    require_shape(path, shape, itemsize)
+    require_room(path, count, size)  # small integers are stored in one byte, whatever the class
+    require_room(path, size, count * max(itemsize, 8) + _SLACK)
+    return ArrayInfo(name, shape, dtype, count * itemsize), dtype
+
+
+def _variables(path: Path) -> list[_Variable]:
+    """Walk over the variables; at most 4096 bytes of each are decompressed."""
+    with damage_reported(path), open(path, "rb") as file:
+        order, at, found = "<" if file.read(128).endswith(b"IM") else ">", 128, []
+        while at < file_size(path):
+            file.seek(at)
+            tag = file.read(8)
+            kind, stored = struct.unpack(f"{order}II", tag)
+            require_room(path, at + 8 + stored, file_size(path))
+            head = tag + file.read(min(stored, 4096))
+            if kind == 15:
+                head = zlib.decompressobj().decompress(head[8:], 4096)
+            inner, size = struct.unpack_from(f"{order}II", head)
+            if inner != 14:
+                raise ValueError(f"no variable begins at byte {at}")
+            require_room(path, size, stored * (RATIO if kind == 15 else 1))
+            info, dtype = _variable_info(path, head[8:], order, size)
+            inflated = size if kind == 15 else 0
+            found.append(_Variable(info, order, at + 8, stored, inflated, dtype))
+            at += 8 + stored
+    return [v for v in found if v.info.name]  # what has no name belongs to function handles
+
+
+def list_mat5(path: Path) -> list[ArrayInfo]:
+    """Variables of a version 5 file."""
+    return [variable.info for variable in _variables(path)]
+
+
+def _contents(path: Path, variable: _Variable) -> list[NDArray[Any]]:
+    """Arrays of numbers in a variable; never more is decompressed than it declares."""
+    with open(path, "rb") as file:
+        file.seek(variable.start)
+        data = memoryview(file.read(variable.stored))
+    if variable.inflated:
+        inflater = zlib.decompressobj()
+        data = memoryview(inflater.decompress(data, variable.inflated + 9))[8:]
+        if len(data) != variable.inflated or not inflater.eof:
+            raise ValueError(f"{variable.info.name} does not inflate to the bytes it claims")
+    return [_values(part, variable.order) for part in islice(_parts(data, variable.order), 3, None)]
+
+
+def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
+    """Real and, for complex numbers, imaginary parts as one array."""
+    if len(parts) != 1 + dtype.startswith("complex"):
+        raise ValueError(f"{len(parts)} blocks of data for {dtype}")
+    array = parts[0].astype(dtype)
+    if len(parts) == 2:
+        array.imag = parts[1]
+    return array
+
+
+def read_mat5(path: Path, info: ArrayInfo) -> NDArray[Any]:
+    """Read a full variable of a version 5 file."""
+    variable = next(v for v in _variables(path) if v.info.name == info.name)
+    with damage_reported(path):
+        array = _joined(_contents(path, variable), variable.dtype)
+        return array.reshape(info.shape, order="F")
+
+
+def sparse_mat5(path: Path, name: str | None, max_bytes: int | None) -> Any:
+    """Read a sparse variable of a version 5 file."""
+    from scipy import sparse
+
+    info = choose(path, list_mat5(path), name)
+    require_memory(path, info.nbytes, max_bytes)
+    variable = next(v for v in _variables(path) if v.info.name == info.name)
+    with damage_reported(path):
+        rows, starts, *parts = _contents(path, variable)
+        used = int(starts[-1])
+        values = _joined([part[:used] for part in parts], variable.dtype)
+        return sparse.csc_array((values, rows[:used], starts), shape=info.shape)
+
+
+_MATLAB_NUMBERS = {"double": "float64", "single": "float32", "logical": "bool"} | {
+    kind: kind for kind in _CLASSES.values() if "int" in kind
+}
+
+
+def _open_hdf5(path: Path) -> Any:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f"{path} is a MATLAB version 7.3 file, which h5py reads; run"
+            ' pip install "lowtucker[hdf5]", or save it in MATLAB with -v7'
+        ) from error
+    return h5py.File(path, "r")
+
+
+def _hdf5_info(path: Path, file: Any, name: str) -> ArrayInfo:
+    if type(file.get(name, getlink=True)).__name__ != "HardLink":
+        return ArrayInfo(name, (), "a link to another place", 0)
+    item = file[name]
+    kind = item.attrs.get("MATLAB_class", b"no MATLAB_class")
+    kind = kind.decode() if isinstance(kind, bytes) else str(kind)
+    if "MATLAB_sparse" in item.attrs:
+        shape = (int(item.attrs["MATLAB_sparse"]), len(item["jc"]) - 1)
+        return ArrayInfo(name, shape, "sparse", 0)
+    if kind not in _MATLAB_NUMBERS or not hasattr(item, "dtype"):
+        return ArrayInfo(name, getattr(item, "shape", ())[::-1], f"MATLAB {kind}", 0)
+    return _dataset_info(path, item, name, kind)
+
+
+def _dataset_info(path: Path, item: Any, name: str, kind: str) -> ArrayInfo:
+    chunk = math.prod(item.chunks or ()) * item.dtype.itemsize
+    if item.external or item.is_virtual or chunk > max(item.nbytes, 1 << 24):
+        raise FileFormatError(f"{path}: {name} is not stored as MATLAB does; export it again")
+    if item.attrs.get("MATLAB_empty", 0) and item.size <= 32 and not all(item[()]):
+        return ArrayInfo(name, tuple(int(n) for n in item[()]), _MATLAB_NUMBERS[kind], 0)
+    require_room(path, item.nbytes, RATIO * file_size(path))
+    dtype = str(item.dtype)
+    if item.dtype.names == ("real", "imag"):
+        dtype = _COMPLEX.get(str(item.dtype["real"].newbyteorder("=")), dtype)
+    return ArrayInfo(name, item.shape[::-1], "bool" if kind == "logical" else dtype, item.nbytes)
+
+
+def list_hdf5(path: Path) -> list[ArrayInfo]:
+    """Variables of a version 7.3 file."""
+    with damage_reported(path), _open_hdf5(path) as file:
+        return [_hdf5_info(path, file, name) for name in file if not name.startswith("#")]
+
+
+def read_hdf5(path: Path, info: ArrayInfo) -> NDArray[Any]:
+    """MATLAB writes its axes in reverse order, hence the transpose."""
+    dtype = np.dtype(info.dtype).newbyteorder("=")
+    with damage_reported(path), _open_hdf5(path) as file:
+        item = file[info.name]
+        if info.nbytes == 0:
+            return np.zeros(info.shape, dtype)
+        if dtype.kind != "c":
+            return np.asarray(item[()].astype(dtype, copy=False).T)
+        array = np.empty(item.shape, dtype)
+        array.real, array.imag = item.fields("real")[()], item.fields("imag")[()]
+        return array.T

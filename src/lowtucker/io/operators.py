@@ -1,0 +1,57 @@
+"""Measurement operators from files."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from lowtucker.io.arrays import is_sparse, load_array, load_sparse
+from lowtucker.operators import DenseOperator, MeasurementOperator, SparseOperator
+from lowtucker.operators.dense import Order
+
+__all__ = ["load_operator"]
+
+
+def load_operator(
+    path: str | os.PathLike[str],
+    shape: tuple[int, ...] | None = None,
+    *,
+    name: str | None = None,
+    order: Order | None = None,
+    max_bytes: int | None = None,
+) -> MeasurementOperator:
+    """Read a measurement operator from a ``.npy``, ``.npz`` or ``.mat`` file.
+
+    Parameters
+    ----------
+    path : path-like
+        An array of shape (m, N) or (m, n_1, ..., n_d), or a sparse matrix (of
+        ``scipy.sparse.save_npz`` or MATLAB's ``save -v7``).
+    shape : tuple of int, optional
+        Shape of the tensors; needed unless the array tells.
+    name : str, optional
+        The array or variable. Needed only where the file holds several.
+    order : "C" or "F", optional
+        How the rows of an (m, N) matrix were vectorised. Row-major ("C") unless given, but a
+        ``.mat`` file must say: MATLAB's ``X(:)`` is "F".
+    max_bytes : int, optional
+        Refuse larger arrays.
+
+    Raises
+    ------
+    FileFormatError
+        The file is not what it says.
+    """
+    if order is None and Path(path).suffix.lower() == ".mat":
+        raise ValueError(
+            f'order is needed for {path}: "F" where the rows are MATLAB\'s X(:), "C" where they '
+            "were written row-major (as by NumPy)."
+        )
+    if is_sparse(path, name):
+        if shape is None:
+            raise ValueError(
+                f"shape is needed to read the sparse matrix in {path} as measurements."
+            )
+        matrix = load_sparse(path, name, max_bytes=max_bytes)
+        return SparseOperator(matrix, shape, order=order or "C")
+    return DenseOperator(load_array(path, name, max_bytes=max_bytes), shape, order=order or "C")
