@@ -94,9 +94,7 @@ SLOW = {"scipy-linear-operator", "pylops", "function"}
 THRESHOLDINGS = {
     "HOSVD": lt.HOSVD,
     "STHOSVD": lt.STHOSVD,
-    "STHOSVD-backwards": lambda rank: lt.STHOSVD(
-        rank, mode_order=tuple(range(len(rank)))[::-1]
-    ),
+    "STHOSVD-backwards": lambda rank: lt.STHOSVD(rank, mode_order=tuple(range(len(rank)))[::-1]),
     "HOOI": lt.HOOI,
 }
 
@@ -106,4 +104,19 @@ SAMPLERS = {
     "Partition-norms": lambda b: lt.Partition(b, p="norms"),
     "RandomRows": lt.RandomRows,
     "Shuffled": lt.Shuffled,
+}
+
+# name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m).
+# tests/contracts/test_solvers.py
+EASY = ((5, 5, 6), (1, 2, 2), 120)
+SOLVERS = {
+    "TIHT": (lt.TIHT(step=0.6), EASY),
+    "TIHT-auto": (lt.TIHT(), EASY),
+    "TIHT-HOOI": (lt.TIHT(step=0.6, thresholding=lt.HOOI), EASY),
+    "StoTIHT": (lt.StoTIHT(block_size=60, step=0.5), EASY),
+    "StoTIHT-auto": (lt.StoTIHT(), EASY),
+    "StoTIHT-norms": (lt.StoTIHT(block_size=50, step=0.4, p="norms"), EASY),
+    "StoTIHT-random-rows": (lt.StoTIHT(step=0.5, sampler=lt.RandomRows(60)), EASY),
+    "StoTIHT-shuffled-auto": (lt.StoTIHT(sampler=lt.Shuffled(40)), EASY),
+    "StoTIHT-STHOSVD": (lt.StoTIHT(block_size=60, step=0.5, thresholding=lt.STHOSVD), EASY),
 }

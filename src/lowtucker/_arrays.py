@@ -23,10 +23,16 @@ __all__ = [
     "all_finite",
     "as_array",
     "as_float",
+    "as_float_dtype",
+    "as_float_on",
     "as_integer",
+    "as_number",
     "as_shape",
+    "as_tensor",
     "conj",
     "eps",
+    "in_precision_of",
+    "is_array",
     "is_complex",
     "is_jax",
     "is_numpy",
@@ -47,6 +53,8 @@ Array: TypeAlias = Any
 IntArray: TypeAlias = Any
 # Which measurements: any index set, not only "block i". For a stack: one index set a trial.
 Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
+# The dtypes that the package computes in, in the order real, complex; single, double.
+FLOATS = ("float32", "float64", "complex64", "complex128")
 
 
 def namespace(*arrays: Array) -> Any:
@@ -88,14 +96,29 @@ def kind(x: Array) -> str:
     return f"{type(x).__module__.split('.')[0]} on {array_api_compat.device(x)}"
 
 
+def is_array(value: Any) -> bool:
+    """Whether ``value`` is an array of some kind; lists and numbers have no kind."""
+    return (
+        isinstance(value, np.ndarray | np.generic)
+        or hasattr(value, "__array_namespace__")
+        or _is_torch(value)
+    )
+
+
 def as_array(value: Any, name: str) -> Array:
     """Turn ``value`` into a numeric array; an array keeps its kind, dtype and device.
 
-    Lists and numbers become NumPy arrays. Anything that is not numeric raises ``TypeError``.
+    Lists, numbers and subclasses of NumPy arrays become plain NumPy arrays. Anything that is
+    not numeric raises ``TypeError``, and so do masked elements.
     """
-    if not hasattr(value, "__array_namespace__") and not _is_torch(value):
+    if isinstance(value, np.ndarray | np.generic) or not is_array(value):
         if value is None or isinstance(value, str | bytes | dict | set):
             raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
+        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+            raise TypeError(
+                f"{name} must be an array of numbers, got a masked array. Fill its masked "
+                "elements with numpy.ma.filled(..., value), or leave out what they belong to."
+            )
         try:
             value = np.asarray(value)
         except ValueError as error:
@@ -120,13 +143,72 @@ def as_float(value: Any, name: str) -> Array:
     """Turn ``value`` into an array of real or complex floating point numbers.
 
     float32, float64 and complex stay as they are; integers, booleans and half precision
-    become float64 (float32 where the back end has no float64).
+    become float64 (float32 where the back end has no float64); extended precision is refused.
     """
     x = as_array(value, name)
-    xp = namespace(x)
-    if xp.isdtype(x.dtype, ("real floating", "complex floating")) and xp.finfo(x.dtype).bits >= 32:
+    if (x.dtype.char in "fdFD") if is_numpy(x) else _dtype_name(x.dtype) in FLOATS:
         return x
-    return xp.astype(x, xp.asarray(0.5).dtype if not is_numpy(x) else np.float64)
+    if is_numpy(x) and x.dtype.kind in "fc" and x.dtype.itemsize > 8:
+        raise TypeError(
+            f"{name} must be of single or double precision, got dtype {x.dtype}. "
+            "Try numpy.asarray(..., dtype=float)."
+        )
+    xp = namespace(x)
+    if is_jax(x):  # float64 only where it is switched on
+        return xp.astype(x, xp.asarray(0.5).dtype)
+    return xp.astype(x, xp.complex128 if is_complex(x) else xp.float64)
+
+
+def as_float_on(value: Any, prototype: Array | None, name: str, owner: str) -> Array:
+    """:func:`as_float` of the kind of ``prototype``: lists are moved there, others refused."""
+    x = as_float(value, name)
+    if is_array(value):
+        return same_kind(x, prototype, name, owner)
+    return x if prototype is None or is_numpy(prototype) else like(x, prototype)
+
+
+def as_tensor(value: Any, name: str) -> Array:
+    """:func:`as_array` with at least one mode."""
+    x = as_array(value, name)
+    if x.ndim == 0:
+        raise ValueError(f"{name} must be a tensor with at least one mode, got a number.")
+    return x
+
+
+def as_float_dtype(dtype: Any, prototype: Array | None = None) -> Any:
+    """Check a floating point dtype and give it as one of ``prototype``'s kind (NumPy's).
+
+    Examples
+    --------
+    >>> as_float_dtype(complex), as_float_dtype("float32")
+    (dtype('complex128'), dtype('float32'))
+    """
+    name = _dtype_name(dtype)
+    if name not in FLOATS:
+        raise TypeError(
+            "dtype must be float32, float64, complex64 or complex128, got "
+            f"{repr(dtype) if isinstance(dtype, str) else name}."
+        )
+    if prototype is None or isinstance(prototype.dtype, np.dtype):
+        return np.dtype(name)
+    return getattr(namespace(prototype), name)
+
+
+def in_precision_of(dtype: Any, prototype: Array | None, *, is_complex: bool) -> Any:
+    """Real or complex dtype of the precision of ``dtype``, of ``prototype``'s kind."""
+    single = _dtype_name(as_float_dtype(dtype, prototype)) in ("float32", "complex64")
+    wanted = FLOATS[2 * is_complex + (not single)]
+    return as_float_dtype(wanted, prototype)
+
+
+def _dtype_name(dtype: Any) -> str:
+    """Name of a dtype of any kind: "float64" for torch.float64 or float."""
+    if type(dtype).__module__.partition(".")[0] not in ("torch", "array_api_strict"):
+        try:
+            return np.dtype(dtype).name
+        except TypeError:
+            pass
+    return str(dtype).rsplit(".", maxsplit=1)[-1]
 
 
 def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
@@ -159,6 +241,19 @@ def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> 
     if number < low or (high is not None and number > high):
         bounds = f"at least {low}" if high is None else f"between {low} and {high}"
         raise ValueError(f"{name} must be {bounds}, got {number}.")
+    return number
+
+
+def as_number(value: Any, name: str, low: float = -math.inf) -> float:
+    """Check a finite real argument, at least ``low``."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
+    if isinstance(value, bool) or not isinstance(value, numbers.Real):
+        raise TypeError(f"{name} must be a real number, got {value!r}.")
+    number = float(value)
+    if not (math.isfinite(number) and number >= low):
+        bound = "" if low == -math.inf else f", at least {low:g}"
+        raise ValueError(f"{name} must be a finite number{bound}, got {number:g}.")
     return number
 
 
@@ -219,18 +314,15 @@ def like(value: Any, prototype: Array | None, dtype: Any = None) -> Array:
 
 
 def same_kind(x: Array, prototype: Array | None, name: str, owner: str) -> Array:
-    """Check that ``x`` lives where ``prototype`` lives; lists and scalars are moved there."""
-    if prototype is None or type(x) is type(prototype):
+    """Check that ``x`` is of the kind of ``prototype`` (NumPy where that is None)."""
+    if type(x) is type(prototype):
         return x
-    if is_numpy(x) and not is_numpy(prototype):
+    mine = np if prototype is None else namespace(prototype)
+    if namespace(x) is not mine:
+        theirs = "NumPy" if mine is np else kind(prototype)
         raise TypeError(
-            f"{name} is a NumPy array, but {owner} holds {kind(prototype)} arrays. "
-            f"Convert {name} to that kind first."
-        )
-    if not is_numpy(x) and is_numpy(prototype):
-        raise TypeError(
-            f"{name} is a {kind(x)} array, but {owner} holds NumPy arrays. "
-            f"Convert {name} to NumPy, or build the operator from a {kind(x).split()[0]} array."
+            f"{name} is a {kind(x)} array, but {owner} holds {theirs} arrays. "
+            f"Convert one of them to the kind of the other."
         )
     return x
 
@@ -248,11 +340,10 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
 
 def put(x: Array, where: IntArray, values: Array) -> Array:
     """Copy of ``x`` whose items ``where`` along the first axis are replaced by ``values``."""
-    if not is_numpy(x) and is_jax(x):
-        return x.at[where].set(values)
-    out = namespace(x).asarray(x, copy=True)
-    out[where, ...] = values
-    return out
+    xp = namespace(x)
+    index = np.arange(x.shape[0])
+    index[to_numpy(where)] = x.shape[0] + np.arange(values.shape[0])
+    return xp.take(xp.concat([x, values], axis=0), like(index, x), axis=0)
 
 
 def pad_and_stack(parts: Sequence[Array]) -> Array:

@@ -5,12 +5,16 @@ Every message has three parts: what was given, what was expected, what to try.
 
 from __future__ import annotations
 
+import sys
+import warnings
+
 __all__ = [
     "CheckError",
     "FileFormatError",
     "RankWarning",
     "SlowOperatorWarning",
     "UnderdeterminedWarning",
+    "warn_caller",
 ]
 
 
@@ -32,3 +36,13 @@ class UnderdeterminedWarning(UserWarning):
 
 class SlowOperatorWarning(UserWarning):
     """A correct but slow fallback is in use."""
+
+
+def warn_caller(message: str, category: type[Warning]) -> None:
+    """Warn, pointing at the line outside the package that led here."""
+    package = __name__.partition(".")[0]
+    frame, level = sys._getframe(1), 2
+    # by the module's name, not its file: the __init__ of a dataclass has no file
+    while frame.f_back and frame.f_globals.get("__name__", "").partition(".")[0] == package:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

@@ -13,10 +13,12 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Seed", "Stream", "as_seed", "generator", "uniforms"]
+__all__ = ["LIMIT", "Seed", "Stream", "as_seed", "generator", "uniforms"]
 
 # A number, or (number, trial): trial k of a stack made with seed s is the single one of (s, k).
 Seed: TypeAlias = int | tuple[int, int]
+# Seeds, trials and steps are words of Philox's key and counter.
+LIMIT = 2**64
 
 
 class Stream(IntEnum):
@@ -44,6 +46,8 @@ def as_seed(seed: Any) -> tuple[int, int]:
         raise TypeError(f"seed must be an integer or a pair (seed, trial), got {seed!r}.")
     if min(pair) < 0:
         raise ValueError(f"seed must not be negative, got {seed!r}.")
+    if max(pair) >= LIMIT:
+        raise ValueError(f"seed must be below 2**64, got {seed!r}.")
     return int(pair[0]), int(pair[1])
 
 
@@ -60,7 +64,7 @@ def uniforms(seed: int, t: int, trials: tuple[int, ...], count: int) -> np.ndarr
     sequence is read from there, so that one set-up (20 microseconds) serves a whole stack.
     """
     width = 4 * -(-count // 4)  # Philox makes four numbers a count
-    bits = np.random.Philox(key=[seed % 2**64, int(Stream.BLOCKS)], counter=[0, 0, 0, t])
+    bits = np.random.Philox(key=[seed, int(Stream.BLOCKS)], counter=[0, 0, 0, t])
     first, last = min(trials), max(trials)
     bits.advance(first * (width // 4))
     numbers = np.random.Generator(bits).random((last - first + 1, width))

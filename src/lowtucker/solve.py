@@ -118,6 +118,11 @@ def solve(
         )
     if stop is None:
         stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
+    if not isinstance(callbacks, Sequence) or not all(map(callable, callbacks)):
+        raise TypeError(
+            f"callbacks must be a sequence of callables, got {callbacks!r}. "
+            "Try callbacks=[lowtucker.ProgressBar()]."
+        )
     run = _Run(problem, solver, rank, stop, _truth(X_true, problem))
     with ExitStack() as stack:
         for callback in callbacks:

@@ -28,6 +28,7 @@ class Columns(Protocol):
     """What a rule sees of a history: its columns, one row an epoch, then one entry a trial."""
 
     def __getitem__(self, name: str) -> Mask: ...
+    def __contains__(self, name: object) -> bool: ...
 
 
 class StoppingRule(ABC):
@@ -104,6 +105,8 @@ class ErrorBelow(StoppingRule):
 
     def met(self, history: Columns) -> Mask:
         """Compare the last error."""
+        if "error" not in history:
+            raise ValueError("ErrorBelow needs X_true: give it to the call.")
         return np.asarray(history["error"][-1] <= self.tol)
 
 

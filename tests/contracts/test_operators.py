@@ -7,9 +7,9 @@ import warnings
 
 import numpy as np
 import pytest
-from cases import OPERATORS, SLOW
 
 import lowtucker as lt
+from cases import OPERATORS, SLOW
 
 
 @pytest.fixture(params=OPERATORS)
@@ -65,7 +65,9 @@ def test_adjoint_is_the_conjugate_transpose_of_forward(A, rng):
         expected = expected.real
     got = A.adjoint(v)
     assert got.dtype == tensor_dtype(A)
-    np.testing.assert_allclose(got.reshape(expected.shape), expected, rtol=0, atol=100 * tolerance(A))
+    np.testing.assert_allclose(
+        got.reshape(expected.shape), expected, rtol=0, atol=100 * tolerance(A)
+    )
 
 
 def test_public_checks_pass(A):
@@ -110,9 +112,7 @@ def test_tucker_input_equals_full_input(A, rng):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.RankWarning)
         X = lt.random_tucker(A.shape, rank, seed=1, dtype=tensor_dtype(A), trials=trials)
-    np.testing.assert_allclose(
-        A.forward(X), A.forward(X.full()), rtol=0, atol=100 * tolerance(A)
-    )
+    np.testing.assert_allclose(A.forward(X), A.forward(X.full()), rtol=0, atol=100 * tolerance(A))
 
 
 def test_misfit_is_residual_and_weighted_adjoint(A, rng):

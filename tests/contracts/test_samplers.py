@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import SAMPLERS
 
 import lowtucker as lt
+from cases import SAMPLERS
 
 M_ROWS = 10
 

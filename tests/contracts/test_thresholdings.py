@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from cases import THRESHOLDINGS
 
 import lowtucker as lt
+from cases import THRESHOLDINGS
 
 SHAPE, RANK = (5, 6, 7), (2, 3, 2)
 

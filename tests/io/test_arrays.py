@@ -23,8 +23,16 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from lowtucker._errors import FileFormatError
-from lowtucker.io import ArrayInfo, describe, is_sparse, load_array, load_sparse, save_arrays
-from lowtucker.io import guards, numpy_files
+from lowtucker.io import (
+    ArrayInfo,
+    describe,
+    guards,
+    is_sparse,
+    load_array,
+    load_sparse,
+    numpy_files,
+    save_arrays,
+)
 
 A = np.arange(24.0).reshape(2, 3, 4)
 TB = 10**12

@@ -3,8 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
-from lowtucker._arrays import Array, adjoint, as_array, as_integer, conj, namespace, real, size
+from lowtucker._arrays import (
+    Array,
+    adjoint,
+    as_float,
+    as_float_on,
+    as_integer,
+    as_tensor,
+    conj,
+    namespace,
+    size,
+)
 
 __all__ = ["inner", "mode_product", "multi_mode_product", "norm"]
 
@@ -37,18 +48,37 @@ def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None
     >>> mode_product(np.ones((2, 3, 4)), np.ones((5, 3)), 1).shape
     (2, 5, 4)
     """
-    X, U = as_array(X, "X"), as_array(U, "U")
-    if U.ndim < 2:
-        raise ValueError(f"U must be a matrix of shape (r, n_k), got shape {tuple(U.shape)}.")
+    X = as_float(as_tensor(X, "X"), "X")
+    U = _as_matrix(U, "U", X)
     batch_ndim = U.ndim - 2 if batch_ndim is None else batch_ndim
     batch_ndim = as_integer(batch_ndim, "batch_ndim", 0, X.ndim - 1)
     mode = as_integer(mode, "mode", 0, X.ndim - batch_ndim - 1)
-    if U.shape[-1] != X.shape[batch_ndim + mode]:
-        raise ValueError(
-            f"U has {U.shape[-1]} columns, but mode {mode} of X (shape {tuple(X.shape)}) has "
-            f"{X.shape[batch_ndim + mode]} entries. Did you mean the transpose of U?"
-        )
+    _check_fit(U, "U", X, mode, batch_ndim)
     return product(X, U, mode, batch_ndim)
+
+
+def _as_matrix(U: Any, name: str, X: Array) -> Array:
+    """Matrix, or stack of them, of the kind of X."""
+    U = as_float_on(U, X, name, "X")
+    if U.ndim < 2:
+        raise ValueError(f"{name} must be a matrix of shape (r, n_k), got shape {tuple(U.shape)}.")
+    return U
+
+
+def _check_fit(U: Array, name: str, X: Array, mode: int, batch_ndim: int) -> None:
+    """Check a matrix against the mode of X that it multiplies."""
+    n = X.shape[batch_ndim + mode]
+    if U.shape[-1] != n:
+        raise ValueError(
+            f"{name} has {U.shape[-1]} columns, but mode {mode} of X (shape {tuple(X.shape)}) has "
+            f"{n} entries. Did you mean the transpose of {name}?"
+        )
+    batch = tuple(X.shape[:batch_ndim])
+    if tuple(U.shape[:-2]) not in {(), batch}:
+        raise ValueError(
+            f"{name} must be one matrix, or one for each trial of X (leading axes {batch}), got "
+            f"shape {tuple(U.shape)}."
+        )
 
 
 def product(X: Array, U: Array, mode: int, batch_ndim: int) -> Array:
@@ -89,16 +119,27 @@ def multi_mode_product(
     >>> multi_mode_product(np.ones((2, 3, 4)), [np.ones((5, 2)), None, np.ones((1, 4))]).shape
     (5, 3, 1)
     """
-    X = as_array(X, "X")
+    X = as_float(as_tensor(X, "X"), "X")
+    try:
+        matrices = list(matrices)
+    except TypeError:
+        raise TypeError(
+            f"matrices must be a list with one matrix a mode, got {type(matrices).__name__}."
+        ) from None
     if not 1 <= len(matrices) <= X.ndim:
         raise ValueError(
             f"matrices must have one entry for each mode of X (None to leave one alone): got "
             f"{len(matrices)} for X of shape {tuple(X.shape)}."
         )
     batch_ndim = X.ndim - len(matrices)
-    given = [(k, adjoint(U) if transpose else U) for k, U in enumerate(matrices) if U is not None]
-    for k, U in sorted(given, key=lambda item: item[1].shape[-2] / item[1].shape[-1]):
-        X = mode_product(X, U, k, batch_ndim=batch_ndim)
+    given = []
+    for k, U in enumerate(matrices):
+        if U is not None:
+            U = _as_matrix(U, f"matrices[{k}]", X)
+            given.append((k, adjoint(U) if transpose else U))
+            _check_fit(given[-1][1], f"matrices[{k}]", X, k, batch_ndim)
+    for k, U in sorted(given, key=lambda item: item[1].shape[-2] / max(1, item[1].shape[-1])):
+        X = product(X, U, k, batch_ndim)
     return X
 
 
@@ -115,7 +156,8 @@ def inner(X: Array, Y: Array, *, batch_ndim: int = 0) -> Array:
     >>> float(inner(np.arange(3.0), np.ones(3)))
     3.0
     """
-    X, Y = as_array(X, "X"), as_array(Y, "Y")
+    X = as_float(X, "X")
+    Y = as_float_on(Y, X, "Y", "X")
     if X.shape != Y.shape:
         raise ValueError(
             f"inner expects two tensors of one shape, got {tuple(X.shape)} and {tuple(Y.shape)}."
@@ -137,13 +179,14 @@ def norm(X: Array, *, batch_ndim: int = 0) -> Array:
     >>> float(norm(np.array([[3.0, 0.0], [0.0, 4.0]])))
     5.0
     """
-    X = as_array(X, "X")
+    X = as_float(X, "X")
     xp = namespace(X)
     axes = tuple(range(as_integer(batch_ndim, "batch_ndim", 0, X.ndim), X.ndim))
-    if not axes:
-        return real(xp.abs(X))
+    modulus = xp.abs(X)
+    if not axes or not size(X.shape):
+        return xp.sum(modulus, axis=axes) if axes else modulus
     # scaled by the largest element, so that 1e200 does not overflow and 1e-200 does not vanish
-    largest = xp.max(xp.abs(X), axis=axes, keepdims=True)
+    largest = xp.max(modulus, axis=axes, keepdims=True)
     scale = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
-    squares = xp.sum(xp.abs(X / scale) ** 2, axis=axes)
+    squares = xp.sum((modulus / scale) ** 2, axis=axes)
     return xp.reshape(scale, squares.shape) * xp.sqrt(squares)

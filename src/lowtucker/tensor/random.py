@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_integer, as_shape
+from lowtucker._arrays import as_float_dtype, as_integer, as_number, as_shape
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["as_float_dtype", "gaussians", "random_tucker", "stack_seeds"]
+__all__ = ["gaussians", "random_tucker", "stack_seeds"]
 
 
 def random_tucker(
@@ -48,10 +48,11 @@ def random_tucker(
     shape = as_shape(shape)
     rank = check_rank(rank, shape)
     dtype = as_float_dtype(dtype)
+    mean = dtype.type(as_number(core_mean, "core_mean"))
     cores, factors = [], []
     for one in stack_seeds(seed, trials):
         rng = generator(one, Stream.TENSOR)
-        cores.append(gaussians(rng, rank, dtype) + dtype.type(core_mean))
+        cores.append(gaussians(rng, rank, dtype) + mean)
         draws = (gaussians(rng, (n, r), dtype) for n, r in zip(shape, rank, strict=True))
         factors.append([np.linalg.qr(U)[0] if orthonormal else U for U in draws])
     if trials is None:
@@ -66,17 +67,6 @@ def stack_seeds(seed: Seed, trials: int | None) -> list[Seed]:
     if trials is None:
         return [(number, trial)]
     return [(number, trial + k) for k in range(as_integer(trials, "trials"))]
-
-
-def as_float_dtype(dtype: Any) -> np.dtype[Any]:
-    """Check a NumPy floating point dtype."""
-    try:
-        checked: np.dtype[Any] = np.dtype(dtype)
-    except TypeError:
-        raise TypeError(f"dtype must be a NumPy float or complex dtype, got {dtype!r}.") from None
-    if checked.kind not in "fc" or checked.itemsize // (2 if checked.kind == "c" else 1) < 4:
-        raise TypeError(f"dtype must be float32, float64, complex64 or complex128, got {checked}.")
-    return checked
 
 
 def gaussians(

@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import math
 import numbers
-import warnings
 from dataclasses import dataclass
 from typing import Any
 
-from lowtucker._arrays import Array, as_float, as_shape, eps, namespace, to_numpy
-from lowtucker._errors import RankWarning
+from lowtucker._arrays import (
+    Array,
+    all_finite,
+    as_float,
+    as_number,
+    as_shape,
+    as_tensor,
+    eps,
+    namespace,
+    to_numpy,
+)
+from lowtucker._errors import RankWarning, warn_caller
 from lowtucker.tensor.unfolding import unfold
 
 __all__ = [
@@ -35,19 +44,38 @@ def attainable_rank(rank: tuple[int, ...]) -> tuple[int, ...]:
     >>> attainable_rank((2, 2, 3))
     (2, 2, 3)
     """
-    current = tuple(rank)
-    while True:
-        total = math.prod(current)
-        clipped = tuple(min(r, total // r) for r in current)
-        if clipped == current:
-            return current
-        # one entry at a time: clipping two at once could go too far
-        k = max(range(len(current)), key=lambda j: current[j] - clipped[j])
-        current = (*current[:k], clipped[k], *current[k + 1 :])
+    return _attainable(_as_integers(rank))
 
 
-def check_rank(rank: Any, shape: tuple[int, ...], *, warn: bool = True) -> tuple[int, ...]:
-    """Check a Tucker rank against a shape and give it as a tuple.
+def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
+    """:func:`attainable_rank`: only the largest entry can exceed the product of the others."""
+    largest = max(rank)
+    k, others = rank.index(largest), math.prod(rank) // largest
+    return rank if largest <= others else (*rank[:k], others, *rank[k + 1 :])
+
+
+def _as_integers(rank: Any, example: str = "rank=(3, 3, 2)") -> tuple[int, ...]:
+    """Rank as a tuple of positive integers."""
+    if isinstance(rank, numbers.Integral) and not isinstance(rank, bool):
+        raise TypeError(f"rank must have one entry a mode, got the number {rank}. Try {example}.")
+    try:
+        entries = tuple(rank)
+    except TypeError:
+        entries = (None,)
+    if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
+        raise TypeError(f"rank must be a tuple of integers, got {rank!r}. Try {example}.")
+    if not entries:
+        raise ValueError(f"rank must have one entry a mode: got 0 entries, {rank!r}.")
+    for k, r in enumerate(entries):
+        if r < 1:
+            raise ValueError(f"rank[{k}] = {r} must be at least 1. Try {example}.")
+    return tuple(int(r) for r in entries)
+
+
+def check_rank(
+    rank: Any, shape: tuple[int, ...] | None = None, *, warn: bool = True
+) -> tuple[int, ...]:
+    """Check a Tucker rank, against a shape where it is known, and give it as a tuple.
 
     Raises
     ------
@@ -60,37 +88,30 @@ def check_rank(rank: Any, shape: tuple[int, ...], *, warn: bool = True) -> tuple
         An entry above the product of the others: no tensor has that rank. Names the one that
         is attained instead.
     """
-    if isinstance(rank, numbers.Integral):
-        raise TypeError(
-            f"rank must have one entry a mode, got the number {rank}. "
-            f"For a tensor of shape {shape} try rank={(int(rank),) * len(shape)}."
-        )
-    try:
-        entries = tuple(rank)
-    except TypeError:
-        raise TypeError(f"rank must be a tuple of integers, got {rank!r}.") from None
-    if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
-        raise TypeError(f"rank must be a tuple of integers, got {rank!r}.")
-    if len(entries) != len(shape):
-        raise ValueError(
-            f"rank must have one entry a mode: got {len(entries)} entries, {rank!r}, "
-            f"for a tensor of {len(shape)} modes, shape {shape}."
-        )
-    for k, (r, n) in enumerate(zip(entries, shape, strict=True)):
-        if not 1 <= r <= n:
-            raise ValueError(
-                f"rank[{k}] = {r} must be between 1 and {n}, the size of mode {k} of shape {shape}."
-            )
-    checked = tuple(int(r) for r in entries)
-    attained = attainable_rank(checked)
+    checked = _as_integers(rank)
+    if shape is not None:
+        _check_against(checked, shape)
+    attained = _attainable(checked)
     if warn and attained != checked:
-        warnings.warn(
+        warn_caller(
             f"No tensor has Tucker rank {checked}: an entry may not exceed the product of the "
             f"others. What is found has at most rank {attained}; try rank={attained}.",
             RankWarning,
-            stacklevel=3,
         )
     return checked
+
+
+def _check_against(rank: tuple[int, ...], shape: tuple[int, ...]) -> None:
+    if len(rank) != len(shape):
+        raise ValueError(
+            f"rank must have one entry a mode: got {len(rank)} entries, {rank!r}, "
+            f"for a tensor of {len(shape)} modes, shape {shape}."
+        )
+    for k, (r, n) in enumerate(zip(rank, shape, strict=True)):
+        if r > n:
+            raise ValueError(
+                f"rank[{k}] = {r} must be between 1 and {n}, the size of mode {k} of shape {shape}."
+            )
 
 
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
@@ -107,7 +128,7 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
     22
     """
     shape = as_shape(shape)
-    attained = attainable_rank(check_rank(rank, shape))
+    attained = _attainable(check_rank(rank, shape))
     return math.prod(attained) + sum(r * (n - r) for r, n in zip(attained, shape, strict=True))
 
 
@@ -124,6 +145,12 @@ class Spectra:
 
     def energy(self, rank: tuple[int, ...]) -> tuple[float, ...]:
         r"""Share :math:`\sum_{i \le r_k} \sigma_i^2 / \sum_i \sigma_i^2` kept in each mode."""
+        rank = _as_integers(rank)
+        if len(rank) != len(self.values):
+            raise ValueError(
+                f"rank must have one entry a mode: got {len(rank)} entries, {rank!r}, for a tensor "
+                f"of {len(self.values)} modes."
+            )
         shares = []
         for s, r in zip(map(to_numpy, self.values), rank, strict=True):
             scale = s[0] if s[0] > 0 else 1.0
@@ -137,6 +164,7 @@ class Spectra:
 
         ``tol`` defaults to rounding error, 16 machine epsilons for each singular value.
         """
+        tol = None if tol is None else as_number(tol, "tol", 0)
         ranks = []
         for s in map(to_numpy, self.values):
             cut = 16 * len(s) * eps(s) if tol is None else tol
@@ -174,10 +202,15 @@ def spectra(X: Any) -> Spectra:
       mode 0: 3 2 0
       mode 1: 3 2 0
     """
+    if getattr(X, "batch_shape", ()):
+        raise ValueError(
+            f"X must be one tensor, got a stack of {X.batch_shape}. Take them one by one."
+        )
     # orthonormal factors do not change singular values: the core's are the tensor's
-    X = as_float(getattr(X, "core", X), "X")
-    if X.ndim == 0:
-        raise ValueError("spectra expects a tensor with at least one mode, got a number.")
+    X = as_float(as_tensor(getattr(X, "core", X), "X"), "X")
+    as_shape(X.shape, "X.shape")
+    if not all_finite(X):
+        raise ValueError("X has NaN or infinite entries: it has no singular values.")
     xp = namespace(X)
     return Spectra(tuple(xp.linalg.svdvals(unfold(X, k)) for k in range(X.ndim)))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtucker._arrays import Array, as_array, as_integer, as_shape, namespace, size
+from lowtucker._arrays import Array, as_array, as_integer, as_shape, as_tensor, namespace, size
 
 __all__ = ["fold", "unfold"]
 
@@ -33,7 +33,7 @@ def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
     array([[0, 1, 4, 5],
            [2, 3, 6, 7]])
     """
-    X = as_array(X, "X")
+    X = as_tensor(X, "X")
     batch_ndim = as_integer(batch_ndim, "batch_ndim", 0, X.ndim - 1)
     mode = as_integer(mode, "mode", 0, X.ndim - batch_ndim - 1)
     return unfolded(X, mode, batch_ndim)

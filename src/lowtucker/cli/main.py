@@ -1,0 +1,60 @@
+"""The ``lowtucker`` command. Each subcommand is one file and one line here."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+
+import click
+
+from lowtucker._version import __version__
+from lowtucker.cli.bench import bench
+from lowtucker.cli.demo import demo
+from lowtucker.cli.recover import recover
+
+__all__ = ["main"]
+
+BAD_INPUT = 2
+
+
+class _Commands(click.Group):
+    """Shows what a user can put right as one line instead of a traceback."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        warnings.showwarning = _show_warning  # type: ignore[assignment]
+        try:
+            return super().invoke(ctx)
+        except (ValueError, TypeError, OSError, ImportError, NotImplementedError) as error:
+            if ctx.params.get("traceback"):
+                raise
+            click.echo(f"Error: {error}", err=True)
+            sys.exit(BAD_INPUT)
+
+
+def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
+    click.echo(f"{category.__name__}: {message}", err=True)
+
+
+@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="lowtucker")
+@click.option("--traceback", is_flag=True, help="Show where an error came from.")
+def main(traceback: bool) -> None:
+    """Recover a low-Tucker-rank tensor from linear measurements.
+
+    \b
+    Try:
+      lowtucker demo
+      lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
+
+    \b
+    Exit codes:
+      0    done; `recover`: the tensor was recovered
+      2    bad input: the message says which and what to try
+      3    `recover`: ran, but the tensor was not recovered; `bench`: a target was missed
+      130  interrupted
+    """
+
+
+main.add_command(demo)
+main.add_command(recover)
+main.add_command(bench)

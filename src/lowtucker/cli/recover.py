@@ -1,0 +1,129 @@
+"""``lowtucker recover``: the one call, on files."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lowtucker.cli.common import NOT_RECOVERED, IntTuple, console
+
+__all__ = ["recover"]
+
+INTERRUPTED = 130
+FILE = click.Path(path_type=Path)
+
+
+@click.command()
+@click.argument("a", metavar="A", type=FILE)
+@click.argument("y", metavar="Y", type=FILE)
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
+@click.option(
+    "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
+)
+@click.option("-o", "--output", type=FILE, required=True, help="The result, an .npz file.")
+@click.option(
+    "--order",
+    type=click.Choice(["C", "F"]),
+    help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must say.",
+)
+@click.option("--name-a", help="Array of the file A, where it holds several.")
+@click.option("--name-y", help="Array of the file Y, where it holds several.")
+@click.option(
+    "--solver", type=click.Choice(["auto", "tiht", "stotiht"]), default="auto", show_default=True
+)
+@click.option("--step", type=float, help="Step size; automatic unless given.")
+@click.option(
+    "--block-size", type=int, help="Measurements a step looks at (stotiht); chosen unless given."
+)
+@click.option(
+    "--tol", type=float, default=1e-6, show_default=True, help="Relative residual to reach."
+)
+@click.option("--max-epochs", type=int, default=500, show_default=True)
+@click.option("--max-seconds", type=float, help="Time limit for the iterations.")
+@click.option("--noise-std", type=float, help="Standard deviation of the noise in y.")
+@click.option("--weights", type=FILE, help="File with one weight a measurement.")
+@click.option("--start", type=FILE, help="Result file to go on from, or a tensor to start at.")
+@click.option("--truth", type=FILE, help="The true tensor, to report the error.")
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg).")
+@click.option("--overwrite", is_flag=True, help="Replace the output file.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, output: Path,
+            order: Any, name_a: str | None, name_y: str | None, solver: str, step: float | None,
+            block_size: int | None, tol: float, max_epochs: int, max_seconds: float | None,
+            noise_std: float | None, weights: Path | None, start: Path | None, truth: Path | None,
+            seed: int, plot: Path | None, overwrite: bool, quiet: bool) -> None:  # fmt: skip
+    """Find the tensor X of low Tucker rank with Y = A(X).
+
+    A is a file with an array (m, N) or (m, *shape), or a sparse matrix; Y one with m numbers:
+    .npy, .npz or .mat.
+
+    \b
+    Examples:
+      lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
+      lowtucker recover data.mat data.mat --name-a A --name-y y --order F \\
+          --shape 30,30,10 --rank 8,8,2 -o X.npz --plot run.png
+      lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o more.npz --start X.npz
+      python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
+
+    Exit code 0 when the tensor was recovered, 3 when not (the file is written all the same and
+    its status says why), 2 for bad input, 130 when interrupted.
+    """
+    import lowtucker as lt
+
+    if output.suffix.lower() != ".npz":
+        raise ValueError(f"output must be an .npz file, got {output}. Try -o {output.stem}.npz.")
+    if output.exists() and not overwrite:
+        raise ValueError(f"output {output} exists. Give another name, or --overwrite.")
+    result = lt.recover(
+        lt.io.load_operator(a, shape, name=name_a, order=order),
+        _vector(y, name_y),
+        rank,
+        solver=_solver(solver, step, block_size),
+        tol=tol,
+        max_epochs=max_epochs,
+        max_seconds=max_seconds,
+        noise_std=noise_std,
+        weights=None if weights is None else _vector(weights, None),
+        start=None if start is None else _start(start),
+        X_true=None if truth is None else lt.io.load_array(truth),
+        seed=seed,
+        callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
+    )
+    result.save(output, overwrite=overwrite)
+    if plot is not None:
+        result.plot().savefig(plot)
+    if not quiet:
+        console().print(f"{result}\n  written   {output}", markup=False)
+    if result.status is lt.Status.INTERRUPTED:
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _vector(path: Path, name: str | None) -> Any:
+    """Numbers of a file in a row: MATLAB keeps vectors as matrices of one column."""
+    import lowtucker as lt
+
+    array = lt.io.load_array(path, name)
+    return array.reshape(-1) if array.ndim == 2 and 1 in array.shape else array
+
+
+def _solver(name: str, step: float | None, block_size: int | None) -> Any:
+    import lowtucker as lt
+
+    if name == "tiht":
+        if block_size is not None:
+            raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
+        return lt.TIHT("auto" if step is None else step)
+    return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
+
+
+def _start(path: Path) -> Any:
+    """Result of an earlier run, or a tensor."""
+    import lowtucker as lt
+
+    names = {info.name for info in lt.io.describe(path)}
+    return lt.load(path) if "meta" in names else lt.io.load_array(path)

@@ -1,0 +1,1 @@
+"""Experiments: a frozen description, a runner, a picture."""

@@ -1,0 +1,188 @@
+"""The solver contract, over every solver in cases.SOLVERS."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from cases import SOLVERS
+
+
+@pytest.fixture(params=SOLVERS)
+def case(request):
+    return SOLVERS[request.param]
+
+
+def make(case, trials=None, seed=0):
+    _, (shape, rank, m) = case
+    X_true = lt.random_tucker(shape, rank, seed=seed, trials=trials)
+    A = lt.gaussian(shape, m, seed=seed, trials=trials)
+    return lt.Problem(A, A.forward(X_true)), X_true
+
+
+def parts(state):
+    return [state.X.core, *state.X.factors, state.gradient, state.damping, state.level]
+
+
+def assert_same_bits(a, b):
+    assert (a.t, a.passes) == (b.t, b.passes)
+    for x, y in zip(parts(a), parts(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+
+
+def test_recovers_its_easy_instance(case):
+    solver, (_, rank, _) = case
+    problem, X_true = make(case)
+    result = lt.solve(problem, solver, rank, X_true=X_true)
+    assert result.success
+    assert result.status is lt.Status.CONVERGED
+    assert lt.metrics.relative_error(result.X, X_true) < 1e-5
+    assert result.X.rank == rank
+
+
+def test_step_is_pure(case):
+    solver, (_, rank, _) = case
+    problem, _ = make(case)
+    bound = solver.bind(problem, rank)
+    state = bound.init(problem, None, 3)
+    for _ in range(3):
+        before = [np.array(x) for x in parts(state)]
+        first, second = bound.advance(problem, state), bound.advance(problem, state)
+        assert_same_bits(first, second)
+        for x, y in zip(before, parts(state), strict=True):
+            np.testing.assert_array_equal(x, y)
+        state = first
+
+
+def test_stack_equals_one_by_one(case):
+    solver, (shape, rank, m) = case
+    trials = 4
+    problem, X_true = make(case, trials=trials)
+    rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(60)
+    stacked = lt.solve(problem, solver, rank, stop=rule, X_true=X_true, seed=7)
+    assert stacked.success.shape == stacked.status.shape == stacked.epochs.shape == (trials,)
+    for k in range(trials):
+        A = lt.gaussian(shape, m, seed=(0, k))
+        truth = lt.random_tucker(shape, rank, seed=(0, k))
+        alone = lt.solve(
+            lt.Problem(A, A.forward(truth)), solver, rank, stop=rule, X_true=truth, seed=(7, k)
+        )
+        assert stacked.epochs[k] == alone.epochs
+        assert stacked.status[k] is alone.status
+        np.testing.assert_allclose(
+            stacked.X.full()[k], alone.X.full(), rtol=0, atol=1e-9 * float(alone.X.norm())
+        )
+        # history: frozen at its end, equal until then
+        np.testing.assert_allclose(
+            stacked.history.residual[: alone.epochs + 1, k], alone.history.residual, rtol=1e-6
+        )
+        assert (
+            stacked.history.residual[alone.epochs :, k] == stacked.history.residual[-1, k]
+        ).all()
+
+
+def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(case, tmp_path):
+    solver, (_, rank, _) = case
+    problem, _ = make(case)
+    whole = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(7), seed=5)
+    half = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(3), seed=5)
+    assert half.status is lt.Status.MAX_EPOCHS
+    half.save(tmp_path / "half.npz")
+    for start in (half.state, half, lt.load(tmp_path / "half.npz")):
+        resumed = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(4), start=start, seed=99)
+        assert resumed.state.t == whole.state.t
+        np.testing.assert_array_equal(resumed.X.core, whole.X.core)
+        for U, V in zip(resumed.X.factors, whole.X.factors, strict=True):
+            np.testing.assert_array_equal(U, V)
+        np.testing.assert_array_equal(resumed.history.residual[1:], whole.history.residual[4:])
+
+
+class CountingOperator(lt.MeasurementOperator):
+    """Counts how often each row is read."""
+
+    def __init__(self, matrix, shape, rows=None, counts=None):
+        self.matrix, self.shape, self.m = matrix, shape, len(matrix)
+        self.rows = np.arange(self.m) if rows is None else rows
+        self.counts = np.zeros(self.m, dtype=int) if counts is None else counts
+
+    def _forward(self, X):
+        self.counts[self.rows] += 1
+        return self.matrix @ X.reshape(-1)
+
+    def _adjoint(self, v):
+        self.counts[self.rows] += 1
+        return (self.matrix.T @ v).reshape(self.shape)
+
+    def _misfit(self, X, y, weights):
+        self.counts[self.rows] += 1
+        r = y - self.matrix @ X.reshape(-1)
+        return r, (self.matrix.T @ (r if weights is None else weights * r)).reshape(self.shape)
+
+    def _row_norms(self):
+        return np.linalg.norm(self.matrix, axis=1)
+
+    def _restrict(self, rows):
+        return CountingOperator(self.matrix[rows], self.shape, self.rows[rows], self.counts)
+
+
+def test_reads_each_row_at_most_once_a_step_and_counts_its_passes(case):
+    """Once for a fixed step; the line search of an automatic one reads the block a second time."""
+    solver, (shape, rank, m) = case
+    rng = np.random.default_rng(1)
+    matrix = rng.standard_normal((m, int(np.prod(shape))))
+    A = CountingOperator(matrix, shape)
+    y = matrix @ lt.random_tucker(shape, rank, seed=0).full().reshape(-1)
+    problem = lt.Problem(A, y)
+    bound = solver.bind(problem, rank)
+    A.counts[:] = 0
+    state = bound.init(problem, None, 0)
+    assert A.counts.max() == 1
+    once = 1 if solver.step != "auto" else 2
+    for _ in range(5):
+        before = A.counts.copy()
+        state = bound.advance(problem, state)
+        assert (A.counts - before).max() <= once
+    assert A.counts.sum() / m == pytest.approx(state.passes)
+
+
+def test_a_step_far_too_large_ends_as_diverged_without_a_warning(case):
+    solver, (_, rank, _) = case
+    if solver.step == "auto":
+        pytest.skip("an automatic step cannot be too large")
+    problem, _ = make(case)
+    wild = type(solver)(
+        step=1e6, **{"sampler": solver.sampler} if solver.sampler is not None else {}
+    )
+    result = lt.solve(problem, wild, rank)
+    assert result.status is lt.Status.DIVERGED
+    assert not result.success
+    assert np.isfinite(result.X.full()).all()
+
+
+@pytest.mark.parametrize("step", [1e150, 1e300])
+def test_overflow_in_one_step_keeps_the_last_finite_iterate(step):
+    A = lt.gaussian((4, 4, 4), 40, seed=0)
+    problem = lt.Problem(A, 1e100 * A.forward(lt.random_tucker((4, 4, 4), (1, 1, 1), seed=0)))
+    result = lt.solve(problem, lt.TIHT(step=step), (1, 1, 1))
+    assert result.status is lt.Status.DIVERGED
+    assert np.isfinite(result.X.full()).all()
+
+
+def test_start_is_used(case):
+    solver, (_, rank, _) = case
+    problem, X_true = make(case)
+    for start in (X_true, X_true.full()):
+        first = next(lt.iterate(problem, solver, rank, start=start))
+        np.testing.assert_allclose(first.X.full(), X_true.full(), atol=1e-12)
+
+
+def test_iterate_gives_the_states_that_solve_goes_through(case):
+    solver, (_, rank, _) = case
+    problem, _ = make(case)
+    result = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(3), seed=2)
+    states = itertools.islice(lt.iterate(problem, solver, rank, seed=2), result.state.t + 1)
+    *_, last = states
+    assert_same_bits(last, result.state)

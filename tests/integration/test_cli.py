@@ -1,0 +1,137 @@
+"""The command line, as a script would use it."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.io
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker.cli import main
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    X = lt.random_tucker((6, 7, 5), (2, 2, 2), seed=0)
+    A = lt.gaussian((6, 7, 5), 160, seed=1)
+    np.save("A.npy", A.matrix)
+    np.save("y.npy", A.forward(X))
+    np.save("X.npy", X.full())
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+CALL = ["recover", "A.npy", "y.npy", "--shape", "6,7,5", "--rank", "2,2,2"]
+
+
+def test_recover_writes_the_result_and_exits_with_0(folder):
+    done = run(*CALL, "-o", "X.npz", "--truth", "X.npy", "--plot", "run.png")
+    assert done.exit_code == 0, done.output
+    assert "Result: recovered" in done.stdout
+    assert "error" in done.stdout
+    result = lt.load("X.npz")
+    assert lt.metrics.relative_error(result.X.full(), np.load("X.npy")) < 1e-5
+    assert (folder / "run.png").stat().st_size > 1000
+
+
+def test_recover_that_fails_exits_with_3_and_goes_on_later(folder):
+    assert run(*CALL, "-o", "half.npz", "--max-epochs", 3, "-q").exit_code == 3
+    assert lt.load("half.npz").status is lt.Status.MAX_EPOCHS
+    assert run(*CALL, "-o", "X.npz", "--start", "half.npz", "-q").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--solver", "tiht"],
+        ["--solver", "tiht", "--step", "0.6"],
+        ["--solver", "stotiht", "--block-size", "80", "--step", "0.4", "--seed", "3"],
+        ["--tol", "1e-4", "--max-seconds", "100"],
+        ["--weights", "w.npy"],
+        ["--start", "X.npy"],
+    ],
+    ids=str,
+)
+def test_options_of_recover(folder, options):
+    np.save("w.npy", np.ones(160))
+    done = run(*CALL, "-o", "X.npz", *options)
+    assert done.exit_code == 0, done.output
+
+
+def test_quiet_prints_nothing(folder):
+    done = run(*CALL, "-o", "X.npz", "--quiet")
+    assert (done.exit_code, done.output) == (0, "")
+
+
+def test_matlab_file(folder):
+    A, X = np.load("A.npy"), np.load("X.npy")
+    rows = np.array([row.reshape(X.shape).reshape(-1, order="F") for row in A])
+    scipy.io.savemat("data.mat", {"A": rows, "y": np.load("y.npy")[:, None]})
+    call = ["recover", "data.mat", "data.mat", "--name-a", "A", "--name-y", "y",
+            "--shape", "6,7,5", "--rank", "2,2,2", "-o", "X.npz"]  # fmt: skip
+    assert "order is needed" in run(*call).stderr
+    assert run(*call, "--order", "F").exit_code == 0
+
+
+BAD = [
+    (["recover", "none.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "none.npy does not exist"),
+    (["recover", "A.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "shape is needed"),
+    ([*CALL[:-1], "2,2", "-o", "x.npz"], "rank must have one entry a mode"),
+    ([*CALL[:-1], "2,2,a", "-o", "x.npz"], "is not a list of integers such as 30,30,10"),
+    ([*CALL, "-o", "x.txt"], "output must be an .npz file"),
+    ([*CALL, "-o", "y.npz"], "output y.npz exists"),
+    ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be a positive number"),
+    ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "belongs to stotiht"),
+    ([*CALL, "-o", "x.npz", "--solver", "newton"], "'newton' is not one of"),
+    (["recover", "A.npy", "page.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],
+     "is an HTML page"),
+    (["recover", "y.npy", "A.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],
+     "matrix must have one row a measurement"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: str(v)[-40:])
+def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
+    np.savez("y.npz", a=np.ones(2))
+    (folder / "page.npy").write_text("<html></html>")
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in done.stderr
+    assert "Traceback" not in done.output
+    assert not (folder / "x.npz").exists()
+
+
+def test_warnings_are_one_line(folder):
+    done = run(*CALL[:-1], "1,1,2", "-o", "X.npz", "--max-epochs", "2")
+    assert "RankWarning: No tensor has Tucker rank (1, 1, 2)" in done.stderr
+
+
+def test_demo_shows_a_table_and_writes_a_figure(folder):
+    done = run("demo", "--out", "pictures")
+    assert done.exit_code == 0, done.output
+    for word in ("TIHT", "StoTIHT", "auto", "CONVERGED", "pictures/demo.png"):
+        assert word in done.stdout
+    assert done.stdout.count("yes") == 3
+    assert (folder / "pictures" / "demo.png").stat().st_size > 10_000
+
+
+def test_help_has_examples():
+    done = run("recover", "--help")
+    assert "lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz" in done.stdout
+    assert "Exit codes" in run("--help").stdout
+
+
+def test_installed_command_runs():
+    done = subprocess.run(
+        [sys.executable, "-c", "from lowtucker.cli import main; main(['--version'])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout.strip() == f"lowtucker, version {lt.__version__}"

@@ -1,0 +1,308 @@
+"""The one call, as users make it."""
+
+from __future__ import annotations
+
+import tracemalloc
+import warnings
+
+import numpy as np
+import pylops
+import pytest
+import scipy.sparse
+import scipy.sparse.linalg
+
+import lowtucker as lt
+
+SHAPE, RANK, M_ROWS = (6, 7, 5), (2, 2, 2), 160
+
+
+@pytest.fixture(scope="module")
+def data():
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0)
+    A = lt.gaussian(SHAPE, M_ROWS, seed=1)
+    return A, A.forward(X_true), X_true
+
+
+def error(result, X_true):
+    return lt.metrics.relative_error(result.X, X_true)
+
+
+@pytest.mark.parametrize("solver", ["auto", "tiht", "StoTIHT", lt.TIHT, lt.StoTIHT(block_size=80)])
+def test_solvers_by_name_class_and_object(data, solver):
+    A, y, X_true = data
+    result = lt.recover(A, y, RANK, solver=solver)
+    assert result.success
+    assert error(result, X_true) < 1e-5
+
+
+def test_every_kind_of_A(data):
+    A, y, X_true = data
+    matrix = A.matrix
+    columns = np.array([row.reshape(SHAPE).reshape(-1, order="F") for row in matrix])
+    kinds = {
+        "matrix": (matrix, {"shape": SHAPE}),
+        "tensors": (matrix.reshape(M_ROWS, *SHAPE), {}),
+        "matlab": (columns, {"shape": SHAPE, "order": "F"}),
+        "list": (matrix.tolist(), {"shape": SHAPE}),
+        "sparse": (scipy.sparse.csr_array(matrix), {"shape": SHAPE}),
+        "scipy": (scipy.sparse.linalg.aslinearoperator(matrix), {"shape": SHAPE}),
+        "pylops": (pylops.MatrixMult(matrix), {"shape": SHAPE}),
+    }
+    for given, options in kinds.values():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+            result = lt.recover(given, y, RANK, **options)
+        assert result.success
+        assert error(result, X_true) < 1e-5
+
+
+def test_array_kinds_come_back_as_they_went_in(data, kind):
+    A, y, X_true = data
+    result = lt.recover(kind(A.matrix), kind(y), RANK, shape=SHAPE, tol=1e-4)
+    assert result.success
+    assert kind.owns(result.X.core)
+    assert all(kind.owns(U) for U in result.X.factors)
+    full = np.asarray(result.X.full())
+    assert lt.metrics.relative_error(full, X_true.full()) < 1e-3
+
+
+@pytest.mark.parametrize(("dtype", "tol"), [(np.float32, 1e-5), (np.complex64, 1e-5)])
+def test_single_precision_stays_single(dtype, tol):
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0, dtype=dtype)
+    A = lt.gaussian(SHAPE, 200, seed=1, dtype=dtype)
+    result = lt.recover(A, A.forward(X_true), RANK, tol=tol)
+    assert result.success
+    assert result.X.core.dtype == dtype
+    assert lt.metrics.relative_error(result.X.full(), X_true.full()) < 1e-4
+
+
+@pytest.mark.parametrize("solver", ["auto", "tiht", lt.StoTIHT(block_size=80, step=0.4)])
+def test_complex_tensors_are_recovered(solver):
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0, dtype=np.complex128)
+    A = lt.gaussian(SHAPE, 240, seed=1, dtype=np.complex128)
+    result = lt.recover(A, A.forward(X_true), RANK, solver=solver)
+    assert result.success
+    assert lt.metrics.relative_error(result.X.full(), X_true.full()) < 1e-5
+
+
+def test_real_tensor_from_complex_measurements():
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0)
+    matrix = lt.gaussian(SHAPE, 90, seed=1, dtype=np.complex128).matrix
+    A = lt.DenseOperator(matrix, SHAPE, dtype=np.dtype(np.float64))
+    result = lt.recover(A, A.forward(X_true), RANK)
+    assert result.success
+    assert result.X.core.dtype == np.float64
+    assert error(result, X_true) < 1e-5
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "m"),
+    [((40,), (1,), 160), ((9, 8), (2, 2), 120), ((4, 4, 4, 4), (2,) * 4, 260)],
+)
+def test_other_orders(shape, rank, m):
+    X_true = lt.random_tucker(shape, rank, seed=0)
+    A = lt.gaussian(shape, m, seed=1)
+    result = lt.recover(A, A.forward(X_true), rank)
+    assert result.success
+    assert error(result, X_true) < 1e-5
+
+
+def test_noise_floor_is_where_it_stops(data):
+    A, y, X_true = data
+    std = 0.05 * np.linalg.norm(y) / np.sqrt(M_ROWS)
+    noisy = y + std * np.random.default_rng(3).standard_normal(M_ROWS)
+    result = lt.recover(A, noisy, RANK, noise_std=std)
+    assert result.status is lt.Status.NOISE_FLOOR
+    assert result.success
+    assert error(result, X_true) < 0.1
+    # without being told the noise it stalls, and says so
+    result = lt.recover(A, noisy, RANK, max_epochs=400)
+    assert result.status is lt.Status.STALLED
+    assert not result.success
+    assert "noise_std" in str(result.status)
+
+
+def test_weight_zero_leaves_spoilt_measurements_out(data):
+    A, y, X_true = data
+    spoilt, weights = y.copy(), np.ones(M_ROWS)
+    spoilt[::10] += 100
+    weights[::10] = 0
+    result = lt.recover(A, spoilt, RANK, weights=weights, max_epochs=100)
+    assert error(result, X_true) < 1e-5
+    assert result.success
+
+
+def test_too_few_measurements_warn_and_are_never_a_success():
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0)
+    dof = lt.degrees_of_freedom(SHAPE, RANK)
+    A = lt.gaussian(SHAPE, dof - 4, seed=1)
+    with pytest.warns(lt.UnderdeterminedWarning, match=f"has {dof} degrees of freedom") as caught:
+        result = lt.recover(A, A.forward(X_true), RANK, max_epochs=60)
+    assert len(caught) == 1
+    assert caught[0].filename == __file__
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert not result.success
+
+
+def test_impossible_rank_warns_and_runs():
+    X_true = lt.random_tucker((5, 5, 6), (1, 1, 1), seed=0)
+    A = lt.gaussian((5, 5, 6), 80, seed=1)
+    with pytest.warns(lt.RankWarning, match=r"at most rank \(1, 1, 1\)") as caught:
+        result = lt.recover(A, A.forward(X_true), (1, 1, 2))
+    assert len(caught) == 1
+    assert result.success
+    assert result.degrees_of_freedom == 14
+
+
+def test_zero_measurements_give_the_zero_tensor(data):
+    A, y, _ = data
+    result = lt.recover(A, 0 * y, RANK)
+    assert result.success
+    assert not result.X.full().any()
+
+
+def test_a_step_makes_nothing_of_the_size_of_A():
+    shape, m = (20, 20, 20), 1500  # A: 96 MB
+    A = lt.gaussian(shape, m, seed=1)
+    problem = lt.Problem(A, A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0)))
+    for solver in (lt.TIHT(step=0.5), lt.TIHT(), lt.StoTIHT(block_size=300)):
+        bound = solver.bind(problem, (2, 2, 2))
+        state = bound.init(problem, None, 0)
+        tracemalloc.start()
+        bound.advance(problem, state)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < 0.02 * A.matrix.nbytes
+
+
+def test_callback_sees_progress_and_may_stop(data):
+    A, y, _ = data
+    seen = []
+
+    def stop_at_three(progress):
+        seen.append(progress)
+        return progress.epoch == 3
+
+    result = lt.recover(A, y, RANK, callbacks=[stop_at_three])
+    assert [p.epoch for p in seen] == [1, 2, 3]
+    assert result.status is lt.Status.INTERRUPTED
+    assert not result.success
+    assert seen[-1].residual == result.history.residual[-1]
+    assert seen[0].max_epochs == 500
+    assert lt.recover(A, y, RANK, start=result.state).success
+
+
+def test_ctrl_c_keeps_what_there_is(data):
+    A, y, _ = data
+
+    def press(progress):
+        if progress.epoch == 2:
+            raise KeyboardInterrupt
+
+    result = lt.recover(A, y, RANK, callbacks=[press])
+    assert result.status is lt.Status.INTERRUPTED
+    assert result.epochs == 2
+    assert np.isfinite(result.X.full()).all()
+
+
+def test_max_seconds_ends_the_run(data):
+    A, y, _ = data
+    result = lt.recover(A, y, RANK, max_seconds=1e-9)
+    assert result.status is lt.Status.MAX_SECONDS
+    assert result.epochs == 1
+
+
+def test_history_says_what_happened(data):
+    A, y, X_true = data
+    result = lt.recover(A, y, RANK, X_true=X_true, solver=lt.StoTIHT(block_size=40, step=0.3))
+    history = result.history
+    assert list(history) == ["epoch", "passes", "seconds", "phase", "residual", "cost", "error"]
+    np.testing.assert_array_equal(history.epoch, np.arange(result.epochs + 1))
+    assert history.residual[0] == 1.0
+    # 4 blocks of 40: an epoch is one pass; the start reads the first block
+    np.testing.assert_allclose(history.passes, 0.25 + history.epoch)
+    assert (np.diff(history.seconds) > 0).all()
+    residual = np.linalg.norm(y - A.forward(result.X)) / np.linalg.norm(y)
+    assert history.residual[-1] == pytest.approx(residual, rel=1e-9)
+    np.testing.assert_allclose(history.cost, 0.5 * (history.residual * np.linalg.norm(y)) ** 2)
+    assert set(history.phase) == {"StoTIHT"}
+
+
+def test_a_hundred_trials_as_one_stack_agree_with_their_own_verdicts():
+    trials = 30
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials)
+    A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
+    result = lt.recover(A, A.forward(X_true), RANK, X_true=X_true)
+    assert result.success.all()
+    assert (result.history.error[-1] < 1e-5).all()
+    assert len(set(result.epochs.tolist())) > 1
+    assert result.state is None
+    assert f"{trials} of {trials} trials recovered" in repr(result)
+
+
+BAD = [
+    ({"y": np.ones(5)}, ValueError, "y must have one entry for each of the 160 measurements"),
+    ({"y": np.full(M_ROWS, np.nan)}, ValueError, "y has NaN or infinite entries, the first at 0"),
+    ({"rank": 2}, TypeError, r"rank must have one entry a mode.*try rank=\(2, 2, 2\)"),
+    ({"rank": (2, 2)}, ValueError, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (2, 8, 2)}, ValueError, r"rank\[1\] = 8 must be between 1 and 7"),
+    ({"rank": (0, 2, 2)}, ValueError, r"rank\[0\] = 0 must be between 1 and 6"),
+    ({"rank": (2.0, 2, 2)}, TypeError, "rank must be a tuple of integers"),
+    ({"rank": "auto"}, NotImplementedError, "rank='auto' is not there yet"),
+    ({"shape": (1, 2)}, ValueError, "is not the shape of A's tensors"),
+    ({"solver": "newton"}, ValueError, "solver must be one of 'auto', 'tiht', 'stotiht'"),
+    ({"solver": 5}, TypeError, "solver must be one of"),
+    ({"tol": -1}, ValueError, "tol must be a number, zero or more, got -1"),
+    ({"tol": "small"}, TypeError, "tol must be a number"),
+    ({"max_epochs": 0}, ValueError, "max_epochs must be at least 1"),
+    ({"max_epochs": 2.5}, TypeError, "max_epochs must be an integer"),
+    ({"max_seconds": 0}, ValueError, "max_seconds must be a positive number"),
+    ({"noise_std": -1}, ValueError, "noise_std must be a number, zero or more"),
+    ({"noise_std": "loud"}, ValueError, "noise_std must be a number, zero or more"),
+    ({"weights": np.ones(3)}, ValueError, "weights must have one entry for each"),
+    ({"weights": -np.ones(M_ROWS)}, ValueError, "weights must be real, not negative"),
+    ({"loss": "huber"}, NotImplementedError, 'loss must be "squared"'),
+    ({"checkpoint": "x"}, NotImplementedError, "checkpoint is not there yet"),
+    ({"start": np.zeros((2, 2))}, ValueError, "start must have the shape of the tensor"),
+    ({"start": np.full(SHAPE, np.nan)}, ValueError, "NaN or infinite entries"),
+    ({"X_true": np.zeros((2, 2))}, ValueError, r"X_true must have shape \(6, 7, 5\)"),
+    ({"X_true": np.full(SHAPE, np.nan)}, ValueError, "X_true has NaN"),
+    ({"seed": -1}, ValueError, "seed must not be negative"),
+    ({"seed": 1.5}, TypeError, "seed must be an integer"),
+    ({"callbacks": 5}, TypeError, "callbacks must be a sequence of callables"),
+    ({"callbacks": [5]}, TypeError, "callbacks must be a sequence of callables"),
+    ({"A": "A.npy"}, TypeError, "load_operator"),
+    ({"A": None}, TypeError, "matrix must be an array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("change", "exception", "message"), BAD, ids=lambda v: str(v)[:40])
+def test_bad_input_says_what_and_what_to_try(data, change, exception, message):
+    A, y, _ = data
+    call = {"A": A, "y": y, "rank": RANK} | change
+    with pytest.raises(exception, match=message):
+        lt.recover(**call)
+
+
+BAD_SOLVERS = [
+    ({"step": 0}, ValueError, "step must be a positive number"),
+    ({"step": -1.0}, ValueError, "step must be a positive number"),
+    ({"step": np.nan}, ValueError, "step must be a positive number"),
+    ({"step": "fast"}, ValueError, "step must be a positive number"),
+    ({"step": None}, TypeError, "step must be a positive number"),
+    ({"block_size": 0}, ValueError, "block_size must be at least 1"),
+    ({"block_size": 10**6}, ValueError, "block_size = 1000000 must be between 1 and the number"),
+    ({"block_size": 80, "p": (0.5, 0.6)}, ValueError, "p must sum to 1"),
+    ({"block_size": 80, "p": (0.5, 0.25, 0.25)}, ValueError, "p must have one probability"),
+    ({"sampler": 3}, TypeError, "sampler must be a BlockSampler"),
+    ({"sampler": lt.Shuffled(10), "block_size": 4}, ValueError, "to the sampler, not beside it"),
+    ({"thresholding": 3}, TypeError, "thresholding must be a Thresholding"),
+    ({"thresholding": lt.HOSVD((1, 1, 1))}, ValueError, "is not the thresholding's"),
+]
+
+
+@pytest.mark.parametrize(("settings", "exception", "message"), BAD_SOLVERS, ids=str)
+def test_bad_settings_of_a_solver_say_what_and_what_to_try(data, settings, exception, message):
+    A, y, _ = data
+    with pytest.raises(exception, match=message):
+        lt.recover(A, y, RANK, solver=lt.StoTIHT(**settings))

@@ -1,0 +1,126 @@
+"""Results: looked at, kept, and read again."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+
+
+def make(trials=None, **options):
+    X_true = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0, trials=trials)
+    A = lt.gaussian((5, 5, 6), 100, seed=1, trials=trials)
+    return lt.recover(A, A.forward(X_true), (1, 2, 2), X_true=X_true, **options)
+
+
+@pytest.fixture(scope="module")
+def result():
+    return make()
+
+
+def test_repr_is_what_a_person_likes_to_read(result):
+    text = repr(result)
+    assert text.startswith("Result: recovered\n")
+    assert "shape (5, 5, 6), rank (1, 2, 2)" in text
+    assert "100 measurements, 4.5 per degree of freedom" in text
+    assert f"{result.epochs} epochs" in text
+    assert "CONVERGED: The residual fell below the tolerance." in text
+    assert max(map(len, text.splitlines())) < 100
+
+
+def test_repr_of_a_failure_carries_the_advice():
+    text = repr(make(max_epochs=2))
+    assert text.startswith("Result: not recovered")
+    assert "MAX_EPOCHS" in text
+    assert "raise max_epochs" in text
+
+
+def test_html_is_well_formed_and_escapes(result):
+    from html.parser import HTMLParser
+
+    class Balance(HTMLParser):
+        def __init__(self):
+            super().__init__()
+            self.open = []
+
+        def handle_starttag(self, tag, attrs):
+            self.open.append(tag)
+
+        def handle_endtag(self, tag):
+            assert self.open.pop() == tag
+
+    html = result._repr_html_()
+    parser = Balance()
+    parser.feed(html)
+    assert not parser.open
+    assert "<svg" in html
+    assert "recovered" in html
+
+
+def test_plot_shows_residual_error_and_spectra(result, tmp_path):
+    figure = result.plot()
+    left, right = figure.axes
+    assert [line.get_label() for line in left.lines] == ["relative residual", "relative error"]
+    np.testing.assert_allclose(left.lines[0].get_ydata(), result.history.residual)
+    assert len(right.lines) == 3
+    figure.savefig(tmp_path / "run.png")
+    assert (tmp_path / "run.png").stat().st_size > 1000
+
+
+def test_plot_of_a_stack(tmp_path):
+    figure = make(trials=3, max_epochs=5).plot()
+    assert figure.axes[0].lines[0].get_label() == "relative residual (median)"
+
+
+@pytest.mark.parametrize("trials", [None, 3])
+def test_load_gives_the_result_back(tmp_path, trials):
+    result = make(trials=trials)
+    result.save(tmp_path / "x.npz")
+    again = lt.load(tmp_path / "x.npz")
+    np.testing.assert_array_equal(again.X.full(), result.X.full())
+    assert np.all(again.status == result.status)
+    assert np.all(again.success == result.success)
+    assert np.all(again.epochs == result.epochs)
+    assert list(again.history) == list(result.history)
+    for name in result.history:
+        np.testing.assert_array_equal(again.history[name], result.history[name])
+    assert repr(again) == repr(result)
+    assert type(again.success) is type(result.success)
+    assert (again.state is None) == (result.state is None)
+
+
+def test_save_never_overwrites_unasked(tmp_path, result):
+    result.save(tmp_path / "x.npz")
+    with pytest.raises(FileExistsError, match="overwrite=True"):
+        result.save(tmp_path / "x.npz")
+    result.save(tmp_path / "x.npz", overwrite=True)
+
+
+def test_load_refuses_what_is_not_a_result(tmp_path, result):
+    np.savez(tmp_path / "other.npz", a=np.ones(3))
+    with pytest.raises(lt.FileFormatError, match="is not a lowtucker result"):
+        lt.load(tmp_path / "other.npz")
+    (tmp_path / "text.npz").write_text("hello")
+    with pytest.raises(lt.FileFormatError, match="is plain text"):
+        lt.load(tmp_path / "text.npz")
+    meta = np.frombuffer(json.dumps({"format": "lowtucker result 99"}).encode(), dtype=np.uint8)
+    np.savez(tmp_path / "newer.npz", meta=meta)
+    with pytest.raises(lt.FileFormatError, match="Upgrade lowtucker"):
+        lt.load(tmp_path / "newer.npz")
+    np.savez(tmp_path / "broken.npz", meta=np.frombuffer(b"{nonsense", dtype=np.uint8))
+    with pytest.raises(lt.FileFormatError, match="damaged lowtucker result"):
+        lt.load(tmp_path / "broken.npz")
+    result.save(tmp_path / "x.npz")
+    with np.load(tmp_path / "x.npz") as file:
+        partial = {name: file[name] for name in file if name != "core"}
+    np.savez(tmp_path / "partial.npz", **partial)
+    with pytest.raises(lt.FileFormatError, match="damaged lowtucker result"):
+        lt.load(tmp_path / "partial.npz")
+
+
+def test_settings_that_were_chosen_are_in_the_solver_line(result):
+    assert result.solver == "StoTIHT(step='auto', block_size=50)"
+    assert repr(lt.TIHT(step=0.5)) == "TIHT(step=0.5)"
