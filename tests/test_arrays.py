@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import warnings
 
 import numpy as np
@@ -13,18 +14,31 @@ from lowtucker import metrics
 from lowtucker._arrays import to_numpy
 
 SHAPE, RANK, M = (4, 5, 3), (2, 3, 2), 9
-DTYPES = ["float32", "float64", "complex64", "complex128"]
+DTYPES = ["float64", "float32", "complex64", "complex128"]
 REAL = {"float32": "float32", "float64": "float64", "complex64": "float32", "complex128": "float64"}
 
 
-# Every dtype in every kind; JAX compiles each case anew, so it gets one of them
-# (and test_dtypes_stay_what_they_are_in_jax)
-CASES = [(kind, dtype) for kind in KINDS for dtype in (("float32",) if kind == "jax" else DTYPES)]
-every_dtype = pytest.mark.parametrize(("kind", "dtype"), CASES, indirect=["kind"])
-# what tests/contracts/test_thresholdings.py runs with JAX already
-but_jax = pytest.mark.parametrize(
-    ("kind", "dtype"), [case for case in CASES if case[0] != "jax"], indirect=["kind"]
-)
+def every(jax=True, **parameters):
+    """Every kind with every combination; JAX compiles each anew, so it gets the first alone."""
+    cases = []
+    for name in KINDS:
+        combinations = list(itertools.product(*(values.items() for values in parameters.values())))
+        for combination in combinations[: (int(jax) if name == "jax" else None)]:
+            values = [value for _, value in combination]
+            cases.append(
+                pytest.param(name, *values, id="-".join([name, *(i for i, _ in combination)]))
+            )
+    return pytest.mark.parametrize(("kind", *parameters), cases, indirect=["kind"])
+
+
+def named(*values):
+    return {str(value): value for value in values}
+
+
+EVERY_DTYPE = named(*DTYPES)
+WEIGHTED = {"unweighted": False, "weighted": True}
+TRIALS = {"one": None, "stack": 2}
+every_dtype = every(dtype=EVERY_DTYPE)
 
 
 def draw(shape, dtype, seed=0):
@@ -128,9 +142,9 @@ def test_norm_of_large_and_small_numbers(kind):
         assert float(got) / scale == pytest.approx(np.linalg.norm(X), rel=1e-12)
 
 
-@pytest.mark.parametrize("integers", ["int64", "uint8", "bool"])
+@every(integers=named("int64", "uint8", "bool"))
 def test_integers_become_float64(kind, integers):
-    X = (np.arange(60).reshape(SHAPE) % 7).astype(integers)
+    X = np.random.default_rng(0).integers(0, 2, SHAPE).astype(integers)
     got = lt.hosvd(kind(X), RANK)
     assert name_of(got.dtype) == "float64"
     agrees(kind, got.full(), lt.hosvd(X, RANK).full())
@@ -138,7 +152,7 @@ def test_integers_become_float64(kind, integers):
     assert float(lt.inner(kind(X), kind(X))) == pytest.approx((X.astype(float) ** 2).sum())
 
 
-@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("dtype", ["float32", "complex64"])
 def test_dtypes_stay_what_they_are_in_jax(dtype):
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
@@ -154,18 +168,9 @@ def test_dtypes_stay_what_they_are_in_jax(dtype):
 # The Tucker format
 
 
-@pytest.fixture(params=[None, 2], ids=["one", "stack"])
-def pair(request, dtype):
-    make = lt.random_tucker
-    return (
-        make(SHAPE, RANK, 1, dtype=dtype, trials=request.param),
-        make(SHAPE, (1, 2, 2), 2, dtype=dtype, trials=request.param),
-    )
-
-
-@every_dtype
-def test_full_norm_and_entries(kind, dtype, pair):
-    X = pair[0]
+@every(dtype=EVERY_DTYPE, trials=TRIALS)
+def test_full_norm_and_entries(kind, dtype, trials):
+    X = lt.random_tucker(SHAPE, RANK, 1, dtype=dtype, trials=trials)
     Z = tucker_of(kind, X)
     agrees(kind, Z.full(), X.full(), dtype)
     agrees(kind, Z.norm(), X.norm(), REAL[dtype])
@@ -174,20 +179,24 @@ def test_full_norm_and_entries(kind, dtype, pair):
         agrees(kind, Z.entries(given), X.entries(index), dtype)
 
 
-@every_dtype
-def test_sum_difference_and_opposite(kind, dtype, pair):
-    X, Y = pair
-    V, W = (tucker_of(kind, T) for T in pair)
+@every(dtype=EVERY_DTYPE, trials=TRIALS)
+def test_sum_difference_and_opposite(kind, dtype, trials):
+    X = lt.random_tucker(SHAPE, RANK, 1, dtype=dtype, trials=trials)
+    Y = lt.random_tucker(SHAPE, (1, 2, 2), 2, dtype=dtype, trials=trials)
+    V, W = tucker_of(kind, X), tucker_of(kind, Y)
     agrees_tucker(kind, V + W, X + Y, dtype)
     agrees_tucker(kind, V - W, X - Y, dtype)
     agrees_tucker(kind, -V, -X, dtype)
     agrees(kind, V.inner(W), X.inner(Y), dtype)
 
 
-@every_dtype
-@pytest.mark.parametrize("number", [2, -0.5, np.float64(3.0)], ids=["int", "float", "numpy"])
-def test_product_with_a_number(kind, dtype, pair, number):
-    X = pair[0]
+@every(
+    dtype=EVERY_DTYPE,
+    number={"float": -0.5, "int": 2, "numpy": np.float64(3.0)},
+    trials=TRIALS,
+)
+def test_product_with_a_number(kind, dtype, number, trials):
+    X = lt.random_tucker(SHAPE, RANK, 1, dtype=dtype, trials=trials)
     Z = tucker_of(kind, X)
     expected = (X.full() * float(number)).astype(dtype)
     for product in (Z * number, number * Z):
@@ -223,9 +232,13 @@ def test_compress_and_from_factors(kind, dtype):
 # Truncations
 
 
-@but_jax
-@pytest.mark.parametrize("truncate", [lt.hosvd, lt.sthosvd, lt.hooi])
-@pytest.mark.parametrize("batch", [(), (3,)], ids=["one", "stack"])
+# tests/contracts/test_thresholdings.py runs them with JAX already
+@every(
+    jax=False,
+    dtype=EVERY_DTYPE,
+    truncate={"hosvd": lt.hosvd, "sthosvd": lt.sthosvd, "hooi": lt.hooi},
+    batch={"one": (), "stack": (3,)},
+)
 def test_truncations(kind, dtype, truncate, batch):
     noise = 0.01 * draw((*batch, *SHAPE), dtype, 5)
     X = lt.random_tucker(SHAPE, RANK, 1, dtype=dtype).full() + noise
@@ -270,8 +283,7 @@ def operators(kind, dtype, order="C", trials=None):
     )
 
 
-@every_dtype
-@pytest.mark.parametrize("order", ["C", "F"])
+@every(dtype=EVERY_DTYPE, order=named("F", "C"))
 def test_dense_operator(kind, dtype, order):
     A, B = operators(kind, dtype, order)
     X, v = draw(SHAPE, dtype, 4), draw((M,), dtype, 5)
@@ -288,15 +300,15 @@ def test_dense_operator(kind, dtype, order):
 
 
 ROWS = {
+    "index": np.array([8, 0, 0, 3]),
     "slice": slice(2, 7),
     "step": slice(0, 9, 3),
     "backwards": slice(None, None, -1),
-    "index": np.array([8, 0, 0, 3]),
     "mask": np.arange(M) % 2 == 0,
 }
 
 
-@pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
+@every(rows=ROWS)
 def test_restriction(kind, rows):
     A, B = operators(kind, "float64")
     X = draw(SHAPE, "float64", 4)
@@ -346,8 +358,7 @@ def test_to_scipy_speaks_numpy(kind, dtype):
     )
 
 
-@every_dtype
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@every(dtype=EVERY_DTYPE, weighted=WEIGHTED)
 def test_problem(kind, dtype, weighted):
     A, B = operators(kind, dtype)
     X, y = draw(SHAPE, dtype, 4), draw((M,), dtype, 5)
@@ -361,16 +372,14 @@ def test_problem(kind, dtype, weighted):
             agrees(kind, getattr(P, method)(kind(X)), getattr(Q, method)(X), REAL[dtype])
 
 
-@every_dtype
-@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-@pytest.mark.parametrize(
-    "rows",
-    [
-        slice(1, 6),
-        (slice(0, 4), slice(5, 9), slice(2, 6)),
-        (slice(0, 4), slice(7, 9), np.array([3, 3, 8])),
-    ],
-    ids=["shared", "one-length", "lengths-differ"],
+@every(
+    dtype=EVERY_DTYPE,
+    rows={
+        "lengths-differ": (slice(0, 4), slice(7, 9), np.array([3, 3, 8])),
+        "one-length": (slice(0, 4), slice(5, 9), slice(2, 6)),
+        "shared": slice(1, 6),
+    },
+    weighted=WEIGHTED,
 )
 def test_stack_of_problems(kind, dtype, weighted, rows):
     A, B = operators(kind, dtype, trials=3)

@@ -114,7 +114,7 @@ def test_single_precision_probabilities_that_sum_to_one_are_taken():
 @pytest.mark.parametrize(
     ("arguments", "error", "message"),
     [
-        ({"t": -1}, ValueError, "t must be at least 0, got -1"),
+        ({"t": -1}, ValueError, "t must be between 0 and .*, got -1"),
         ({"t": 1.5}, TypeError, r"t must be an integer, got 1\.5"),
         ({"t": None}, TypeError, "t must be an integer, got None"),
         ({"t": 0, "seed": -1}, ValueError, "seed must not be negative, got -1"),
@@ -142,3 +142,64 @@ def test_samplers_are_values():
     bound = lt.Partition(3).bind(PROBLEM)
     assert lt.Partition(3).m == 0, "bind gives a copy"
     assert bound.bind(PROBLEM).draw(3, 2) == bound.draw(3, 2)
+
+
+def test_draws_of_a_stack_can_be_compared():
+    for make in SAMPLERS:
+        sampler = make(3).bind(PROBLEM)
+        one, other = sampler.draw(0, 1, (0, 1)), sampler.draw(0, 1, range(2))
+        assert one == other
+        assert one != sampler.draw(0, 1, (0, 1, 2))
+        assert one != sampler.draw(0, 1)
+        assert one != "draw"
+
+
+def test_probabilities_of_a_stack_need_its_trials():
+    A = lt.gaussian((3, 2), M, seed=1, trials=3)
+    sampler = lt.Partition(5, p="norms").bind(lt.Problem(A, np.ones((3, M))))
+    with pytest.raises(ValueError, match=r"bound to a stack of 3 trials.*got 1.*trials=range\(3\)"):
+        sampler.draw(0)
+    with pytest.raises(ValueError, match=r"bound to a stack of 3 trials.*got 2"):
+        sampler.draw(0, 0, (0, 1))
+    assert len(sampler.draw(0, 0, range(3)).rows) == 3
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_seeds_and_steps_beyond_the_generator_are_refused_not_wrapped_around(make):
+    sampler = make(3).bind(PROBLEM)
+    with pytest.raises(ValueError, match=r"seed must be below 2\*\*64"):
+        sampler.draw(0, seed=2**64)
+    with pytest.raises(ValueError, match="t must be between 0 and"):
+        sampler.draw(2**64)
+    with pytest.raises(ValueError, match=r"seed must be below 2\*\*64"):
+        lt.gaussian((3, 2), M, seed=2**64 + 1)
+    largest = 2**64 - 1
+    for t, seed in ((largest, 0), (0, largest), (0, (0, largest))):
+        assert sampler.draw(t, seed) == make(3).bind(PROBLEM).draw(t, seed)
+    rows = {tuple(np.arange(M)[lt.RandomRows(3).bind(PROBLEM).draw(0, largest - k).rows])
+            for k in range(6)}  # fmt: skip
+    assert len(rows) > 3, "large seeds differ in their last bits too"
+
+
+@pytest.mark.parametrize("make", SAMPLERS)
+def test_trials_far_apart_draw_what_they_draw_alone(make):
+    sampler = make(3).bind(PROBLEM)
+    together = sampler.draw(2, 5, (0, 10**12))
+    for k, trial in enumerate((0, 10**12)):
+        alone = sampler.draw(2, (5, trial))
+        np.testing.assert_array_equal(np.arange(M)[together.rows[k]], np.arange(M)[alone.rows])
+
+
+@pytest.mark.parametrize(
+    ("trials", "error", "message"),
+    [
+        ((), ValueError, "trials must have at least one entry"),
+        ((0, -1), ValueError, "trials must be between 0 and .*got -1"),
+        ((0, 0.5), TypeError, r"trials must be a sequence of integers.*0\.5"),
+        ("ab", TypeError, "trials must be a sequence of integers.*'ab'"),
+    ],
+    ids=str,
+)
+def test_trials_without_meaning_are_refused(trials, error, message):
+    with pytest.raises(error, match=message):
+        lt.Partition(3).bind(PROBLEM).draw(0, 0, trials)

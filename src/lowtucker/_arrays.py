@@ -119,6 +119,7 @@ def as_array(value: Any, name: str) -> Array:
                 f"{name} must be an array of numbers, got a masked array. Fill its masked "
                 "elements with numpy.ma.filled(..., value), or leave out what they belong to."
             )
+        given = value
         try:
             value = np.asarray(value)
         except ValueError as error:
@@ -126,6 +127,11 @@ def as_array(value: Any, name: str) -> Array:
                 f"{name} must be an array of numbers, got a ragged {type(value).__name__}: "
                 f"make all its rows equally long."
             ) from error
+        if value.dtype.kind == "O" and value.ndim == 0:
+            hint = " Try X.full()." if hasattr(given, "full") else ""
+            raise TypeError(
+                f"{name} must be an array of numbers, got {type(given).__name__}.{hint}"
+            )
     if is_numpy(value) and value.dtype.kind not in "biufc":
         raise TypeError(
             f"{name} must be an array of numbers, got dtype {value.dtype}. "
@@ -168,10 +174,12 @@ def as_float_on(value: Any, prototype: Array | None, name: str, owner: str) -> A
 
 
 def as_tensor(value: Any, name: str) -> Array:
-    """:func:`as_array` with at least one mode."""
+    """:func:`as_array` with at least one mode, and elements."""
     x = as_array(value, name)
     if x.ndim == 0:
         raise ValueError(f"{name} must be a tensor with at least one mode, got a number.")
+    if not size(x.shape):
+        raise ValueError(f"{name} must have entries in every mode, got shape {tuple(x.shape)}.")
     return x
 
 
@@ -205,7 +213,7 @@ def _dtype_name(dtype: Any) -> str:
     """Name of a dtype of any kind: "float64" for torch.float64 or float."""
     if type(dtype).__module__.partition(".")[0] not in ("torch", "array_api_strict"):
         try:
-            return np.dtype(dtype).name
+            return str(np.dtype(dtype).name)
         except TypeError:
             pass
     return str(dtype).rsplit(".", maxsplit=1)[-1]
@@ -244,13 +252,15 @@ def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> 
     return number
 
 
-def as_number(value: Any, name: str, low: float = -math.inf) -> float:
-    """Check a finite real argument, at least ``low``."""
+def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool = False) -> float:
+    """Check a finite real argument, at least ``low`` or positive."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r}.")
     number = float(value)
+    if positive and not 0 < number < math.inf:
+        raise ValueError(f"{name} must be positive, got {number:g}.")
     if not (math.isfinite(number) and number >= low):
         bound = "" if low == -math.inf else f", at least {low:g}"
         raise ValueError(f"{name} must be a finite number{bound}, got {number:g}.")

@@ -64,8 +64,11 @@ def uniforms(seed: int, t: int, trials: tuple[int, ...], count: int) -> np.ndarr
     sequence is read from there, so that one set-up (20 microseconds) serves a whole stack.
     """
     width = 4 * -(-count // 4)  # Philox makes four numbers a count
-    bits = np.random.Philox(key=[seed, int(Stream.BLOCKS)], counter=[0, 0, 0, t])
     first, last = min(trials), max(trials)
+    if last - first > 1000 + 4 * len(trials):  # far apart: not all that is between
+        return np.concatenate([uniforms(seed, t, (k,), count) for k in trials])
+    key, counter = np.array([seed, Stream.BLOCKS], np.uint64), np.array([0, 0, 0, t], np.uint64)
+    bits = np.random.Philox(key=key, counter=counter)
     bits.advance(first * (width // 4))
     numbers = np.random.Generator(bits).random((last - first + 1, width))
     return numbers[np.subtract(trials, first), :count]

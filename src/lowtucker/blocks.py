@@ -17,7 +17,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowtucker._arrays import Rows, as_array, as_integer, to_numpy
-from lowtucker._random import Seed, as_seed, uniforms
+from lowtucker._random import LIMIT, Seed, as_seed, uniforms
 from lowtucker.problem import Problem
 
 __all__ = ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"]
@@ -25,7 +25,7 @@ __all__ = ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"]
 NumPyArray = np.ndarray[Any, Any]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """A block: its rows, and the weight of its gradient.
 
@@ -34,6 +34,22 @@ class Draw:
 
     rows: Rows
     weight: float | NumPyArray
+
+    __hash__ = None  # type: ignore[assignment]  # rows may be arrays
+
+    def __eq__(self, other: object) -> bool:
+        """Whether rows and weights are the same."""
+        if not isinstance(other, Draw):
+            return NotImplemented
+        return _same_rows(self.rows, other.rows) and np.array_equal(self.weight, other.weight)
+
+
+def _same_rows(a: Rows, b: Rows) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same_rows, a, b))
+    if isinstance(a, slice | tuple) or isinstance(b, slice | tuple):
+        return type(a) is type(b) and a == b
+    return np.array_equal(a, b)
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,11 @@ class BlockSampler(ABC):
 
     def bind(self, problem: Problem) -> Self:
         """Give a copy of the sampler that knows the problem it draws for."""
+        if not isinstance(problem, Problem):
+            raise TypeError(
+                f"problem must be a Problem, got {type(problem).__name__}. "
+                "Try lowtucker.Problem(A, y)."
+            )
         if self.block_size > problem.m:
             raise ValueError(
                 f"block_size = {self.block_size} must be between 1 and the number of measurements, "
@@ -79,17 +100,17 @@ class BlockSampler(ABC):
             raise ValueError(
                 f"{type(self).__name__} does not know its problem yet: call bind(problem) first."
             )
-        key = (t, seed, trials)
-        if self._last is not None and self._last[0] == key:
-            return self._last[1]
         number, first = as_seed(seed)
-        t = as_integer(t, "t", 0)
+        t = as_integer(t, "t", 0, LIMIT - 1)
+        numbers = (first,) if trials is None else _checked_trials(trials)
+        key = (t, number, numbers, trials is None)
+        if self._last is not None and self._last[0] == key:
+            last: Draw = self._last[1]
+            return last
+        rows, weights = self._draw(t, number, numbers)
+        draw = Draw(tuple(rows), weights)
         if trials is None:
-            rows, weights = self._draw(t, number, (first,))
             draw = Draw(rows[0], float(weights[0]))
-        else:
-            rows, weights = self._draw(t, number, tuple(trials))
-            draw = Draw(tuple(rows), weights)
         # a step asks twice: at its end for its successor's block, which then asks again
         object.__setattr__(self, "_last", (key, draw))
         return draw
@@ -179,6 +200,7 @@ class Partition(BlockSampler):
     def _norms(self, problem: Problem) -> NumPyArray:
         """Share of the squared row norms in each block, one row a trial in a stack."""
         norms = to_numpy(problem.A.row_norms()).astype(np.float64)
+        norms = norms.reshape(-1, self.m) if norms.ndim > 2 else norms
         largest = norms.max(axis=-1, keepdims=True)
         squares = (norms / np.where(largest > 0, largest, 1.0)) ** 2
         sums = np.add.reduceat(squares, range(0, self.m, self.block_size), axis=-1)
@@ -196,6 +218,12 @@ class Partition(BlockSampler):
             blocks = (u * self.n_blocks).astype(int)
             weights = self._lengths()[blocks] * (self.n_blocks / self.m)
             return [self._slice(i) for i in blocks.tolist()], weights
+        if self._p.ndim == 2 and len(self._p) != len(trials):
+            raise ValueError(
+                f'p="norms" was bound to a stack of {len(self._p)} trials, which have other '
+                f"probabilities each: draw for as many, got {len(trials)}. "
+                f"Try draw(t, seed, trials=range({len(self._p)}))."
+            )
         p = np.broadcast_to(self._p, (len(trials), self.n_blocks))
         cdf = np.cumsum(p, axis=-1)
         blocks = np.minimum((u[:, None] * cdf[:, -1:] >= cdf).sum(axis=-1), self.n_blocks - 1)
@@ -243,12 +271,33 @@ def _epoch_uniforms(seed: int, epoch: int, trials: tuple[int, ...], count: int) 
     return u
 
 
+def _checked_trials(trials: Any) -> tuple[int, ...]:
+    try:
+        return _as_trials(tuple(trials))
+    except TypeError:
+        raise TypeError(
+            f"trials must be a sequence of integers, the numbers of the trials, got {trials!r}."
+        ) from None
+
+
+@lru_cache(maxsize=16)  # a solver asks for the same ones at every step
+def _as_trials(trials: tuple[Any, ...]) -> tuple[int, ...]:
+    if not trials:
+        raise ValueError("trials must have at least one entry, got none.")
+    return tuple(as_integer(k, "trials", 0, LIMIT - 1) for k in trials)
+
+
 def _checked_probabilities(p: Any) -> tuple[float, ...]:
     values = to_numpy(as_array(p, "p"))
-    if values.ndim != 1 or values.dtype.kind not in "iuf":
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"p must be real numbers, got dtype {values.dtype}.")
+    if values.ndim != 1 or not values.size:
         raise ValueError(f"p must be a list of probabilities, got shape {values.shape}.")
+    # single precision sums to 1 within its own rounding error
+    rounding = np.finfo(values.dtype).eps * values.size if values.dtype.kind == "f" else 0.0
+    values = values.astype(np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
         raise ValueError("p must be positive: a block that is never drawn is never used.")
-    if not math.isclose(values.sum(), 1.0, rel_tol=1e-9):
-        raise ValueError(f"p must sum to 1, got {values.sum():.6g}. Try p / p.sum().")
-    return tuple(map(float, values))
+    if not math.isclose(values.sum(), 1.0, rel_tol=max(1e-9, rounding)):
+        raise ValueError(f"p must sum to 1, got {values.sum():.9g}. Try p / p.sum().")
+    return tuple(map(float, values / values.sum()))

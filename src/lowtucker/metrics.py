@@ -11,7 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, as_float, namespace, to_numpy
+from lowtucker._arrays import (
+    Array,
+    all_finite,
+    as_float,
+    as_float_on,
+    as_number,
+    is_complex,
+    namespace,
+    size,
+    to_numpy,
+)
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -39,6 +49,7 @@ def relative_error(X: Any, X_true: Any, *, batch_ndim: int | None = None) -> Arr
     1.0
     """
     if isinstance(X, TuckerTensor) and isinstance(X_true, TuckerTensor):
+        _check_finite(X_true.core)
         gap, scale = (X - X_true).norm(), X_true.norm()
     else:
         for T in (X, X_true):
@@ -92,9 +103,12 @@ def psnr(X: Any, X_true: Any, data_range: float | None = None) -> float:
     >>> psnr([0.0, 0.9], [0.0, 1.0])
     23.01...
     """
-    a, b = map(to_numpy, _pair(X, X_true))
+    a, b = _images(X, X_true)
+    length = None if data_range is None else _range(b, data_range)
     error = float(np.mean(np.abs(a - b) ** 2))
-    return math.inf if error == 0 else 10 * math.log10(_range(b, data_range) ** 2 / error)
+    if error == 0:
+        return math.inf
+    return 10 * math.log10((_range(b, None) if length is None else length) ** 2 / error)
 
 
 def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
@@ -119,8 +133,8 @@ def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
     from scipy.ndimage import gaussian_filter
 
     radius = 5  # an 11-point window
-    a, b = (to_numpy(T).astype(np.float64) for T in _pair(X, X_true))
-    if min(a.shape) < 2 * radius + 1:
+    a, b = _images(X, X_true)
+    if min(a.shape, default=0) < 2 * radius + 1:
         raise ValueError(
             f"ssim needs at least {2 * radius + 1} entries in every mode, got shape {a.shape}."
         )
@@ -140,21 +154,39 @@ def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
 
 
 def _pair(X: Any, X_true: Any) -> tuple[Array, Array]:
-    """Both as full arrays of one shape, without NaN."""
-    a, b = (
-        as_float(T.full() if isinstance(T, TuckerTensor) else T, name)
-        for T, name in ((X, "X"), (X_true, "X_true"))
-    )
-    if a.shape != b.shape:
+    """Both as full arrays of one shape and kind, the true one without NaN."""
+    a = as_float(_full(X), "X")
+    b = as_float_on(_full(X_true), a, "X_true", "X")
+    if a.shape != b.shape or not size(a.shape):
         raise ValueError(
             f"X and X_true must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}."
         )
+    _check_finite(b)
     return a, b
 
 
-def _range(x: np.ndarray[Any, Any], data_range: float | None) -> float:
-    length = float(x.max() - x.min()) if data_range is None else float(data_range)
-    if not (length > 0 and math.isfinite(length)):
+def _full(T: Any) -> Any:
+    return T.full() if isinstance(T, TuckerTensor) else T
+
+
+def _check_finite(X_true: Array) -> None:
+    if not all_finite(X_true):
+        raise ValueError("X_true has NaN or infinite entries: nothing can be compared with it.")
+
+
+def _images(X: Any, X_true: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Both as real NumPy arrays in double precision."""
+    a, b = _pair(X, X_true)
+    if is_complex(a) or is_complex(b):
+        raise TypeError("X and X_true must be real, got complex numbers. Try their moduli.")
+    return to_numpy(a).astype(np.float64), to_numpy(b).astype(np.float64)
+
+
+def _range(x: np.ndarray[Any, Any], data_range: Any) -> float:
+    if data_range is not None:
+        return as_number(data_range, "data_range", positive=True)
+    length = float(x.max() - x.min())
+    if not 0 < length < math.inf:
         raise ValueError(
             f"data_range must be positive, got {length:g}. For a constant X_true give it: "
             "data_range=1 for images in [0, 1]."

@@ -12,17 +12,23 @@ from lowtucker._arrays import (
     Array,
     Rows,
     all_finite,
-    as_float,
+    as_float_on,
+    in_precision_of,
+    is_array,
     is_complex,
     like,
     namespace,
     pad_and_stack,
     per_trial,
-    real_dtype,
-    same_kind,
     to_numpy,
 )
-from lowtucker.operators.base import MeasurementOperator, check_rows, count_rows
+from lowtucker.operators.base import (
+    MeasurementOperator,
+    check_operator,
+    check_rows,
+    check_weights,
+    common_batch,
+)
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -69,11 +75,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         """Check the parts against each other."""
-        if not isinstance(self.A, MeasurementOperator):
-            raise TypeError(
-                f"A must be a MeasurementOperator, got {type(self.A).__name__}. "
-                "Try lowtucker.as_operator(A, shape)."
-            )
+        check_operator(self.A)
         y = _checked_vector(self.y, "y", self.A)
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
             raise ValueError(
@@ -81,9 +83,10 @@ class Problem:
                 f"A, got {tuple(y.shape)}."
             )
         object.__setattr__(self, "y", y)
-        object.__setattr__(self, "count", self.A.m)
+        object.__setattr__(self, "count", self.A.count)
         if self.weights is not None:
-            object.__setattr__(self, "weights", _checked_weights(self.weights, self.A))
+            weights = _checked_weights(self.weights, self.A, tuple(y.shape))
+            object.__setattr__(self, "weights", weights)
 
     @property
     def m(self) -> int:
@@ -107,18 +110,24 @@ class Problem:
 
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
-        return self.y - self.A.forward(X)
+        measured = self.A.forward(X)
+        common_batch(measured.shape[:-1], self.y.shape[:-1])
+        return self.y - measured
 
     def relative_residual(self, X: Array | TuckerTensor) -> Array:
-        """Return ||y - A(X)|| / ||y||, shape (*batch,). One pass."""
+        """Return ||y - A(X)|| / ||y||, weighted where there are weights. One pass."""
         return self.relative(self.residual(X))
 
     def relative(self, residual: Array) -> Array:
-        """Norm of a residual vector, relative to y's (absolute where y is zero)."""
-        scale = norm(self.y, batch_ndim=self.y.ndim - 1)
+        """Weighted norm of a residual vector, relative to y's (absolute where y is zero)."""
+        scale = self.size(self.y)
         xp = namespace(scale)
-        scale = xp.where(scale > 0, scale, xp.ones_like(scale))
-        return norm(residual, batch_ndim=residual.ndim - 1) / scale
+        return self.size(residual) / xp.where(scale > 0, scale, xp.ones_like(scale))
+
+    def size(self, v: Array) -> Array:
+        r"""Return the weighted norm :math:`(\sum_j w_j |v_j|^2)^{1/2}`, shape (*batch,)."""
+        v = v if self.weights is None else namespace(v).sqrt(self.weights) * v
+        return norm(v, batch_ndim=v.ndim - 1)
 
     def cost(self, X: Array | TuckerTensor) -> Array:
         r"""Return :math:`\tfrac12 \sum_j w_j (y_j - \langle A_j, X \rangle)^2`. One pass.
@@ -159,16 +168,25 @@ class Problem:
         ----------
         rows : slice or integer array; for a stack also a tuple with one of these a trial
         """
-        return self.trusted_block(check_rows(rows, self.m, self.batch_shape))
+        block = self.trusted_block(check_rows(rows, self.m, self.batch_shape))
+        if is_array(block.count) and not bool(namespace(self.y).all(block.count > 0)):
+            raise ValueError(
+                f"rows selects no measurement of some of the trials, whose blocks are shorter than "
+                f"the longest, {self.m}."
+            )
+        return block
 
     def trusted_block(self, rows: Rows) -> Problem:
         """:meth:`block` for rows that are known to be right."""
         block = object.__new__(Problem)
-        object.__setattr__(block, "A", self.A._restrict(rows))
+        A = self.A._restrict(rows)
+        if len(self.y.shape) > 2 and isinstance(rows, tuple):
+            A.batch_shape = self.batch_shape  # one operator does not know how trials are arranged
+        object.__setattr__(block, "A", A)
         object.__setattr__(block, "y", _rows_of(self.y, rows))
         weights = None if self.weights is None else _rows_of(self._spread_weights(rows), rows)
         object.__setattr__(block, "weights", weights)
-        object.__setattr__(block, "count", _count(rows, self.m, self.y))
+        object.__setattr__(block, "count", A.count)
         return block
 
     def select(self, trials: Sequence[int]) -> Problem:
@@ -176,13 +194,14 @@ class Problem:
         index = like(np.asarray(trials), self.y)
         xp = namespace(self.y)
         part = object.__new__(Problem)
-        object.__setattr__(part, "A", self.A.select(trials))
+        A = self.A.select(trials)
+        object.__setattr__(part, "A", A)
         object.__setattr__(part, "y", xp.take(self.y, index, axis=0))
         weights = self.weights
         if weights is not None and weights.ndim > 1:
             weights = xp.take(weights, index, axis=0)
         object.__setattr__(part, "weights", weights)
-        object.__setattr__(part, "count", self.count)
+        object.__setattr__(part, "count", A.count)
         return part
 
     def _spread_weights(self, rows: Rows) -> Array:
@@ -190,16 +209,6 @@ class Problem:
         if not isinstance(rows, tuple):
             return self.weights
         return namespace(self.y).broadcast_to(self.weights, self.y.shape)
-
-
-def _count(rows: Rows, m: int, y: Array) -> Any:
-    """Count the measurements in a block; one count a trial where they differ."""
-    if not isinstance(rows, tuple):
-        return count_rows(rows, m)
-    counts = [count_rows(one, m) for one in rows]
-    if min(counts) == max(counts):
-        return counts[0]
-    return like(np.reshape(counts, y.shape[:-1]), y, real_dtype(y))
 
 
 def _rows_of(y: Array, rows: Rows) -> Array:
@@ -211,12 +220,13 @@ def _rows_of(y: Array, rows: Rows) -> Array:
         return xp.take(y, like(rows, y), axis=-1)
     flat = xp.reshape(y, (len(rows), y.shape[-1]))
     parts = [_rows_of(flat[k, :], one) for k, one in enumerate(rows)]
-    return xp.reshape(pad_and_stack(parts), (*y.shape[:-1], -1))
+    joined = pad_and_stack(parts)
+    return xp.reshape(joined, (*y.shape[:-1], joined.shape[-1]))
 
 
 def _checked_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
-    """Check one number for each measurement."""
-    v = same_kind(as_float(value, name), A.prototype, name, type(A).__name__)
+    """Check one number for each measurement; in the operator's precision where it has one."""
+    v = as_float_on(value, A.prototype, name, type(A).__name__)
     if v.ndim == 0 or v.shape[-1] != A.m:
         raise ValueError(
             f"{name} must have one entry for each of the {A.m} measurements, got shape "
@@ -228,13 +238,17 @@ def _checked_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
             f"{name} has NaN or infinite entries, the first at {bad[0]}. Leave those measurements "
             f"out: keep = numpy.isfinite({name}), then A.restrict(keep) and {name}[keep]."
         )
-    return v
+    if A.dtype is None:
+        return v
+    dtype = in_precision_of(A.dtype, v, is_complex=is_complex(v))
+    return v if v.dtype == dtype else namespace(v).astype(v, dtype)
 
 
-def _checked_weights(weights: Any, A: MeasurementOperator) -> Array:
+def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
     w = _checked_vector(weights, "weights", A)
+    check_weights(w, shape)
     xp = namespace(w)
-    if is_complex(w) or bool(xp.any(w < 0)) or not bool(xp.any(w > 0)):
+    if bool(xp.any(w < 0)) or not bool(xp.any(w > 0)):
         raise ValueError(
             "weights must be real, not negative, and not all zero. "
             "To leave out a measurement give it the weight 0."

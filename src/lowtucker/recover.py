@@ -7,7 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from lowtucker._arrays import as_float, namespace, same_kind
+from lowtucker._arrays import namespace
 from lowtucker._random import Seed
 from lowtucker.monitoring import Callback
 from lowtucker.operators import as_operator
@@ -110,7 +110,7 @@ def recover(
     """
     _check_not_yet(rank, loss, checkpoint)
     operator = as_operator(A, shape, order=order)
-    problem = Problem(operator, _like_operator(y, operator.prototype), weights)
+    problem = Problem(operator, y, weights)
     stop = _stopping(problem, tol, max_epochs, max_seconds, noise_std)
     return solve(
         problem,
@@ -122,11 +122,6 @@ def recover(
         seed=seed,
         callbacks=callbacks,
     )
-
-
-def _like_operator(y: Any, prototype: Any) -> Any:
-    y = as_float(y, "y")
-    return same_kind(y, prototype, "y", "A")
 
 
 def _stopping(

@@ -178,7 +178,7 @@ class Result:
 
 
 _PLAIN = ("rank", "passes", "seconds", "solver", "m", "degrees_of_freedom", "error_estimate")
-_STATE_ARRAYS = ("diverged", "damping", "level", "residual", "gradient")
+_STATE_ARRAYS = ("diverged", "damping", "level")
 
 
 def load(path: str | os.PathLike[str]) -> Result:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, to_numpy
-from lowtucker._errors import UnderdeterminedWarning
+from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
 from lowtucker.metrics import relative_error
 from lowtucker.monitoring import Callback, History, Progress
@@ -261,7 +260,7 @@ class _Run:
         if stay.size:
             self.problem = self.problem.select(stay.tolist())
             self.state = self.state.select(stay.tolist())
-            self.solver = self.settings.bind(self.problem, self.rank)
+            self.solver = self.solver.bind(self.problem, self.rank)
 
     def result(self) -> Result:
         """Verdict without the truth."""
@@ -309,17 +308,16 @@ def _some(X: TuckerTensor, which: Any) -> TuckerTensor:
 
 
 def _bind(problem: Problem, solver: Any, rank: Any) -> Solver:
-    """Settle the solver for the problem; warn once of a rank or of data that cannot do."""
+    """Settle the solver for the problem; warn of too few measurements."""
     if rank is not None:
-        rank = check_rank(rank, problem.shape)
+        rank = check_rank(rank, problem.shape, warn=False)
         dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
         if problem.m < dof:
-            warnings.warn(
+            warn_caller(
                 f"{problem.m} measurements cannot determine a tensor of shape {problem.shape} and "
                 f"rank {rank}, which has {dof} degrees of freedom. Take at least {dof}, better "
                 f"{3 * dof}.",
                 UnderdeterminedWarning,
-                stacklevel=4,
             )
     return as_solver(solver).bind(problem, rank)
 

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
 from lowtucker._arrays import Array, as_integer
-from lowtucker.tensor.decompose import hooi, hosvd, quasi_optimality, sthosvd
+from lowtucker.tensor.decompose import (
+    check_mode_order,
+    hooi,
+    hosvd,
+    quasi_optimality,
+    sthosvd,
+)
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -44,9 +50,8 @@ class _Truncation:
     rank: tuple[int, ...]
 
     def __post_init__(self) -> None:
-        """Check the rank by itself; the shape is checked when a tensor comes."""
-        unbounded = (2**62,) * len(self.rank) if isinstance(self.rank, tuple | list) else (2**62,)
-        object.__setattr__(self, "rank", check_rank(self.rank, unbounded))
+        """Check the rank by itself, and warn of it once; the shape when a tensor comes."""
+        object.__setattr__(self, "rank", check_rank(self.rank))
 
     @property
     def eta(self) -> float:
@@ -70,7 +75,7 @@ class HOSVD(_Truncation):
 
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z."""
-        return hosvd(Z, self.rank)
+        return hosvd(Z, self.rank, warn=False)
 
 
 @dataclass(frozen=True)
@@ -85,9 +90,16 @@ class STHOSVD(_Truncation):
 
     mode_order: tuple[int, ...] | None = None
 
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.mode_order is not None:
+            modes = check_mode_order(self.mode_order, len(self.rank))
+            object.__setattr__(self, "mode_order", modes)
+
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z."""
-        return sthosvd(Z, self.rank, mode_order=self.mode_order)
+        return sthosvd(Z, self.rank, mode_order=self.mode_order, warn=False)
 
 
 @dataclass(frozen=True)
@@ -109,4 +121,4 @@ class HOOI(_Truncation):
 
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z."""
-        return hooi(Z, self.rank, max_iterations=self.max_iterations)
+        return hooi(Z, self.rank, max_iterations=self.max_iterations, warn=False)

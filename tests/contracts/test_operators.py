@@ -187,6 +187,10 @@ def test_repr_says_what_it_measures(A):
 def test_slow_restriction_says_so_once(name):
     A = OPERATORS[name]()
     with pytest.warns(lt.SlowOperatorWarning, match="every block costs all the rows") as caught:
+        A.restrict(slice(0, 2))
+    assert len(caught) == 1
+    assert caught[0].filename == __file__, "the warning should point at the caller's line"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
         for _ in range(3):
             A.restrict(slice(0, 2)).restrict(slice(0, 1))
-    assert len(caught) == 1

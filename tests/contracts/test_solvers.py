@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 
 import numpy as np
@@ -153,9 +154,7 @@ def test_a_step_far_too_large_ends_as_diverged_without_a_warning(case):
     if solver.step == "auto":
         pytest.skip("an automatic step cannot be too large")
     problem, _ = make(case)
-    wild = type(solver)(
-        step=1e6, **{"sampler": solver.sampler} if solver.sampler is not None else {}
-    )
+    wild = dataclasses.replace(solver, step=1e6)
     result = lt.solve(problem, wild, rank)
     assert result.status is lt.Status.DIVERGED
     assert not result.success
@@ -186,3 +185,15 @@ def test_iterate_gives_the_states_that_solve_goes_through(case):
     states = itertools.islice(lt.iterate(problem, solver, rank, seed=2), result.state.t + 1)
     *_, last = states
     assert_same_bits(last, result.state)
+
+
+def test_resumed_run_keeps_the_damping_of_an_automatic_step():
+    """Few measurements and small blocks, so that steps do harm and the damping matters."""
+    A = lt.gaussian((5, 5, 6), 60, seed=1)
+    problem = lt.Problem(A, A.forward(lt.random_tucker((5, 5, 6), (2, 2, 2), seed=0)))
+    solver, rank = lt.TIHT(), (2, 2, 2)
+    half = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(7))
+    assert float(half.state.damping) < 0.9
+    whole = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(15))
+    resumed = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(8), start=half.state)
+    assert_same_bits(resumed.state, whole.state)

@@ -569,3 +569,77 @@ def test_a_numpy_matrix_is_read_as_an_array():
     A = lt.DenseOperator(np.matrix(MATRIX), SHAPE)
     assert A.forward(X).shape == (M,)
     np.testing.assert_allclose(A.forward(X), MATRIX @ X.ravel(), atol=1e-13)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e-200, 1e200, 1e300])
+def test_the_norm_does_not_depend_on_the_scale_of_the_operator(scale):
+    matrix = np.random.default_rng(3).standard_normal((40, 48))
+    A = lt.DenseOperator(matrix * scale, (6, 8))
+    assert lt.operator_norm(A) / scale == pytest.approx(np.linalg.norm(matrix, 2), rel=1e-9)
+    assert lt.check_adjoint(A) < 1e-13
+
+
+def test_complex_measurements_of_real_tensors_are_real_and_imaginary_parts_in_scipy():
+    matrix = MATRIX + 1j * MATRIX[::-1]
+    S = lt.to_scipy(lt.DenseOperator(matrix, SHAPE, dtype=float))
+    assert S.shape == (2 * M, N)
+    assert S.dtype == np.float64
+    both = np.vstack([matrix.real, matrix.imag])
+    np.testing.assert_allclose(S @ np.eye(N), both, rtol=0, atol=1e-13)
+    np.testing.assert_allclose(S.rmatmat(np.eye(2 * M)), both.T, rtol=0, atol=1e-13)
+
+
+def test_leading_axes_of_tensors_and_data_must_fit():
+    with pytest.raises(
+        ValueError, match=r"X and y must have the same leading axes.*\(2,\).*\(3,\)"
+    ):
+        dense().misfit(np.ones((2, *SHAPE)), np.ones((3, M)))
+    with pytest.raises(
+        ValueError, match=r"X and y must have the same leading axes.*\(2,\).*\(3,\)"
+    ):
+        lt.Problem(dense(), np.ones((3, M))).residual(np.ones((2, *SHAPE)))
+    with pytest.raises(ValueError, match=r"expects X of shape \(3, 3, 4\), got \(4, 3, 3, 4\)"):
+        stack().forward(np.ones((4, 3, *SHAPE)))
+
+
+def test_operators_without_fast_rows_do_not_take_other_rows_for_every_trial():
+    y = np.ones((3, M))
+    for name in ("sparse", "adapter", "function"):
+        problem = lt.Problem(MAKERS[name](), y)
+        with pytest.raises(TypeError, match=r"measures the same rows for every trial.*each of 3"):
+            problem.block((slice(0, 2), slice(1, 3), slice(2, 4)))
+
+
+def test_the_precision_of_the_tensors_is_that_of_the_matrix():
+    assert lt.DenseOperator(MATRIX, SHAPE, dtype=np.complex64).dtype == np.complex128
+    assert lt.DenseOperator(MATRIX.astype(np.float32), SHAPE, dtype=complex).dtype == np.complex64
+
+
+def test_what_functions_return_is_checked_in_a_stack_and_in_a_block_too():
+    wrong = function(forward=lambda X: [1.0] * M)
+    with pytest.raises(TypeError, match=r"FunctionOperator\._forward returned list"):
+        wrong.forward(np.ones((2, *SHAPE)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+        block = wrong.restrict([0, 1])
+    with pytest.raises(TypeError, match=r"FunctionOperator\._forward returned list"):
+        block.forward(X)
+    two_axes = function(forward=lambda X: np.ones((1, M)))
+    with pytest.raises(ValueError, match=r"returned shape \(1, 5\), expected \(5\)"):
+        two_axes.forward(X)
+
+
+def test_what_a_linear_operator_returns_is_checked():
+    class Wrong:
+        shape, dtype = (M, N), np.dtype(float)
+
+        def matvec(self, x):
+            return x[:3]
+
+        rmatvec = matvec
+
+    A = lt.as_operator(Wrong(), SHAPE)
+    with pytest.raises(ValueError, match=r"Wrong\.matvec returned shape \(3,\), expected \(5,\)"):
+        A.forward(X)
+    with pytest.raises(ValueError, match=r"Wrong\.rmatvec returned shape \(3,\), expected \(12,\)"):
+        A.adjoint(Y)

@@ -6,6 +6,8 @@ import itertools
 
 import numpy as np
 import pytest
+import scipy.sparse
+import scipy.sparse.linalg
 
 import lowtucker as lt
 
@@ -77,10 +79,16 @@ def test_objective_and_cost_are_the_sums_over_the_measurements(case):
     assert case.problem.cost(case.X) == pytest.approx(M * case.objective(), rel=1e-13)
 
 
+def test_the_size_of_a_residual_is_the_root_of_twice_its_cost(case):
+    size = case.problem.size(case.problem.residual(case.X))
+    assert size**2 / 2 == pytest.approx(case.problem.cost(case.X), rel=1e-13)
+
+
 def test_residual_is_y_minus_the_inner_products(case):
     expected = [y - measured(A, case.X) for y, A in zip(case.y, case.tensors, strict=True)]
     np.testing.assert_allclose(case.problem.residual(case.X), expected, rtol=0, atol=1e-13)
-    relative = np.linalg.norm(expected) / np.linalg.norm(case.y)
+    root = np.sqrt(np.ones(M) if case.weights is None else case.weights)
+    relative = np.linalg.norm(root * expected) / np.linalg.norm(root * case.y)
     assert case.problem.relative_residual(case.X) == pytest.approx(relative, rel=1e-13)
 
 
@@ -301,3 +309,62 @@ def test_weight_zero_leaves_a_measurement_out(case):
     rest = [j for j in range(M) if j != 3]
     expected = loop_gradient(case.tensors, case.y, case.X, rest, weights) * len(rest) / M
     np.testing.assert_allclose(problem.gradient(case.X), expected, rtol=0, atol=1e-13)
+
+
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+def test_a_block_of_blocks_of_unequal_length_averages_over_rows_that_measure(dtype, weighted):
+    """The shorter blocks are filled up with zeros, which must not be counted, at any depth."""
+    cases = [Case(dtype, weighted, seed=k) for k in range(3)]
+    X = np.stack([c.X for c in cases])
+    own = [[0, 1, 2, 3], [8, 9, 10], [5, 6]]
+    block = stacked(cases).block((slice(0, 4), slice(8, 11), np.array([5, 6])))
+    for rows in (slice(0, 3), np.array([3, 1, 0]), (slice(1, 3), np.array([2]), slice(0, 4))):
+        inner = block.block(rows)
+        for problem, order in ((inner, (0, 1, 2)), (inner.select([2, 0]), (2, 0))):
+            gradient, objective = (
+                problem.gradient(X[list(order)]),
+                problem.objective(X[list(order)]),
+            )
+            for position, k in enumerate(order):
+                chosen = np.arange(4)[rows[k] if isinstance(rows, tuple) else rows]
+                left = [own[k][i] for i in chosen if i < len(own[k])]
+                expected = loop_gradient(cases[k].tensors, cases[k].y, X[k], left, cases[k].weights)
+                np.testing.assert_allclose(gradient[position], expected, rtol=0, atol=1e-13)
+                expected = loop_objective(
+                    cases[k].tensors, cases[k].y, X[k], left, cases[k].weights
+                )
+                assert objective[position] == pytest.approx(expected, rel=1e-12)
+    again = block.block(np.array([3, 0])).block(slice(1, 2))
+    assert again.objective(X)[2] == pytest.approx(
+        loop_objective(cases[2].tensors, cases[2].y, X[2], [5], cases[2].weights)
+    )
+    with pytest.raises(ValueError, match="rows selects no measurement of some of the trials"):
+        block.block(slice(3, 4))
+
+
+def test_trials_on_two_axes_that_share_an_operator_may_take_other_rows_each():
+    case = Case(np.float64, weighted=True)
+    rng = np.random.default_rng(3)
+    y, X = rng.standard_normal((2, 3, M)), rng.standard_normal((2, 3, *SHAPE))
+    rows = tuple(slice(k, 2 * k + 1) for k in range(6))
+    gradient = lt.Problem(case.problem.A, y, case.weights).block(rows).gradient(X)
+    for k in range(6):
+        at = divmod(k, 3)
+        expected = loop_gradient(case.tensors, y[at], X[at], range(M)[rows[k]], case.weights)
+        np.testing.assert_allclose(gradient[at], expected, rtol=0, atol=1e-13)
+
+
+def test_complex_data_of_real_sparse_rows_have_the_real_part_of_the_gradient():
+    case = Case(np.float64, weighted=True)
+    y = case.y + 1j * case.y[::-1]
+    matrix = scipy.sparse.csr_array(case.tensors.reshape(M, -1))
+    for A in (
+        lt.SparseOperator(matrix, SHAPE),
+        lt.as_operator(scipy.sparse.linalg.aslinearoperator(matrix), SHAPE),
+    ):
+        expected = loop_gradient(case.tensors, y, case.X, range(M), case.weights).real
+        got = lt.Problem(A, y, case.weights).gradient(case.X)
+        assert got.dtype == np.float64
+        np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
+        with pytest.raises(TypeError, match="X is complex, but the operator measures real tensors"):
+            A.forward(1j * case.X)

@@ -21,9 +21,11 @@ class _Commands(click.Group):
     """Shows what a user can put right as one line instead of a traceback."""
 
     def invoke(self, ctx: click.Context) -> object:
-        warnings.showwarning = _show_warning  # type: ignore[assignment]
         try:
-            return super().invoke(ctx)
+            with warnings.catch_warnings():
+                warnings.simplefilter("default", UserWarning)
+                warnings.showwarning = _show_warning  # type: ignore[assignment]
+                return super().invoke(ctx)
         except (ValueError, TypeError, OSError, ImportError, NotImplementedError) as error:
             if ctx.params.get("traceback"):
                 raise

@@ -117,7 +117,7 @@ def _solver(name: str, step: float | None, block_size: int | None) -> Any:
     if name == "tiht":
         if block_size is not None:
             raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
-        return lt.TIHT("auto" if step is None else step)
+        return lt.TIHT(step="auto" if step is None else step)
     return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
 
 

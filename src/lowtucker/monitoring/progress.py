@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -31,6 +33,11 @@ class Progress:
     state: Any
     max_epochs: int | None = None
 
+    @property
+    def line(self) -> str:
+        """Say in a few words where the run is; the median of a stack."""
+        return f"epoch {self.epoch}  residual {float(np.median(self.residual)):.1e}"
+
 
 Callback: TypeAlias = Callable[[Progress], bool | None]
 
@@ -52,38 +59,73 @@ class ProgressBar:
 
     def __init__(self, label: str = "recover", console: Any = None) -> None:
         self.label, self.console = label, console
-        self._bar: Any = None
-        self._task: Any = None
+        self._bar: _Terminal | _Notebook | None = None
 
     def __enter__(self) -> ProgressBar:
-        from rich.console import Console
-        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-        from rich.progress import Progress as RichProgress
-
-        self._bar = RichProgress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            TextColumn("epoch {task.completed:.0f}  residual {task.fields[residual]}"),
-            TimeElapsedColumn(),
-            console=self.console or Console(stderr=True),
-            transient=False,
-        )
-        self._bar.start()
-        self._task = self._bar.add_task(self.label, total=None, residual="1")
+        in_notebook = self.console is None and _has_kernel()
+        self._bar = _Notebook(self.label) if in_notebook else _Terminal(self.label, self.console)
         return self
 
     def __call__(self, progress: Progress) -> None:
         """Move the bar."""
         if self._bar is None:
             self.__enter__()
-        self._bar.update(
-            self._task,
-            completed=progress.epoch,
-            total=progress.max_epochs,
-            residual=f"{float(np.median(progress.residual)):.1e}",
-        )
+        assert self._bar is not None
+        self._bar.show(progress)
 
     def __exit__(self, *_: object) -> None:
         if self._bar is not None:
-            self._bar.stop()
+            self._bar.close()
             self._bar = None
+
+
+class _Terminal:
+    """Bar drawn by rich."""
+
+    def __init__(self, label: str, console: Any) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+        from rich.progress import Progress as RichProgress
+
+        self.bar = RichProgress(
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.fields[line]}"),
+            TimeElapsedColumn(),
+            console=console or Console(stderr=True),
+        )
+        self.bar.start()
+        self.task = self.bar.add_task(label, total=None, line="")
+
+    def show(self, progress: Progress) -> None:
+        self.bar.update(
+            self.task, completed=progress.epoch, total=progress.max_epochs, line=progress.line
+        )
+
+    def close(self) -> None:
+        self.bar.stop()
+
+
+class _Notebook:
+    """Bar drawn by the browser: plain HTML that is replaced, which needs no widgets."""
+
+    def __init__(self, label: str) -> None:
+        from IPython.display import HTML, display
+
+        self.label, self.html = escape(label), HTML
+        self.handle = display(HTML(self.label), display_id=True)
+
+    def show(self, progress: Progress) -> None:
+        limit = progress.max_epochs
+        attributes = "" if limit is None else f' value="{progress.epoch}" max="{limit}"'
+        bar = f"<progress{attributes}></progress>"
+        self.handle.update(self.html(f"{self.label} {bar} {escape(progress.line)}"))
+
+    def close(self) -> None:
+        """Leave the last line where it is."""
+
+
+def _has_kernel() -> bool:
+    """Whether this runs in a notebook (or another front end of an IPython kernel)."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    return shell is not None and hasattr(shell, "kernel")

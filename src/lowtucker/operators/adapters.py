@@ -6,8 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, as_shape, is_complex, like, size, to_numpy
-from lowtucker.operators.base import MeasurementOperator
+from lowtucker._arrays import Array, Rows, as_float, as_shape, is_complex, like, size, to_numpy
+from lowtucker.operators.base import (
+    MeasurementOperator,
+    check_operator,
+    refuse_rows_of_trials,
+)
 from lowtucker.operators.dense import DenseOperator, MatrixOperator, Order, check_order
 
 __all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_scipy"]
@@ -42,16 +46,18 @@ class SparseOperator(MatrixOperator):
                 f"matrix must be a SciPy sparse array, got {type(matrix).__name__}. "
                 "Try lowtucker.as_operator(matrix, shape)."
             )
+        shape = _columns_as_shape(matrix.shape, shape)
         csr = scipy.sparse.csr_array(matrix)
-        if csr.dtype.kind not in "fc":
-            csr = csr.astype(np.float64)
+        parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
+        csr = scipy.sparse.csr_array(parts, shape=csr.shape)
         if not np.isfinite(csr.data).all():
             raise ValueError("matrix has NaN or infinite entries.")
-        self._set(csr, _columns_as_shape(csr.shape, shape), check_order(order))
+        self._set(csr, shape, check_order(order))
 
     def _set(self, csr: Any, shape: tuple[int, ...], order: Order) -> None:
         self.matrix, self.shape, self.order = csr, shape, order
         self.m, self.dtype = int(csr.shape[0]), csr.dtype
+        self._complex_domain = is_complex(csr.data)
 
     def _matvec(self, x: Array) -> Array:
         return (self.matrix @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], self.m)
@@ -62,6 +68,7 @@ class SparseOperator(MatrixOperator):
         return out.reshape(*v.shape[:-1], self.matrix.shape[1])
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
+        refuse_rows_of_trials(rows, self)
         other = object.__new__(SparseOperator)
         other._set(self.matrix[rows], self.shape, self.order)
         return other
@@ -84,24 +91,35 @@ class LinearOperatorAdapter(MatrixOperator):
     """
 
     def __init__(self, operator: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
+        if not all(hasattr(operator, name) for name in ("shape", "matvec", "rmatvec")):
+            raise TypeError(
+                "operator must have shape, matvec and rmatvec, as those of SciPy and PyLops do; "
+                f"got {type(operator).__name__}. Try lowtucker.FunctionOperator."
+            )
         self.operator = operator
         self.shape = _columns_as_shape(operator.shape, shape)
         self.order = check_order(order)
         self.m = int(operator.shape[0])
         dtype = getattr(operator, "dtype", None)
-        self.dtype = np.dtype(np.float64 if dtype is None else dtype)
+        self.dtype = as_float(np.empty(0, dtype), "operator").dtype
+        self._complex_domain = self.dtype.kind == "c"
 
     def _matvec(self, x: Array) -> Array:
-        return self._each(self.operator.matvec, x, self.m)
+        return self._each("matvec", x, self.m)
 
     def _rmatvec(self, v: Array) -> Array:
-        return self._each(self.operator.rmatvec, v, size(self.shape))
+        return self._each("rmatvec", v, size(self.shape))
 
-    @staticmethod
-    def _each(product: Any, x: Array, length: int) -> Array:
-        items = x.reshape(-1, x.shape[-1])
-        out = np.stack([np.asarray(product(item)).reshape(length) for item in items])
-        return out.reshape(*x.shape[:-1], length)
+    def _each(self, name: str, x: Array, length: int) -> Array:
+        product = getattr(self.operator, name)
+        items = [np.asarray(product(item)) for item in x.reshape(-1, x.shape[-1])]
+        for item in items:
+            if item.size != length:
+                raise ValueError(
+                    f"{type(self.operator).__name__}.{name} returned shape {item.shape}, expected "
+                    f"({length},)."
+                )
+        return np.stack([item.reshape(length) for item in items]).reshape(*x.shape[:-1], length)
 
 
 def as_operator(
@@ -146,7 +164,8 @@ def as_operator(
 def to_scipy(A: MeasurementOperator) -> Any:
     """SciPy ``LinearOperator`` of shape (m, N) on row-major vectors.
 
-    Arrays of other kinds are moved to and from NumPy at every product.
+    Arrays of other kinds are moved to and from NumPy at every product. Complex measurements of
+    real tensors are given as real ones of shape (2 m, N): real parts above imaginary parts.
 
     Examples
     --------
@@ -156,30 +175,31 @@ def to_scipy(A: MeasurementOperator) -> Any:
     """
     from scipy.sparse.linalg import LinearOperator
 
-    if A.batch_shape:
+    if check_operator(A).batch_shape:
         raise ValueError("A SciPy operator is one operator, got a stack of trials.")
-
-    def matvec(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return to_numpy(A.forward(like(x.reshape(A.shape), A.prototype)))
-
-    def rmatvec(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        return to_numpy(A.adjoint(like(v.reshape(A.m), A.prototype))).reshape(-1)
-
     probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
     domain = to_numpy(A.adjoint(like(probe, A.prototype)))
-    dtype = np.result_type(probe, domain)
-    if is_complex(probe) and not is_complex(domain):
-        dtype = probe.dtype
-    return LinearOperator((A.m, size(A.shape)), matvec=matvec, rmatvec=rmatvec, dtype=dtype)
+    parts = is_complex(probe) and not is_complex(domain)
+
+    def matvec(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        y = to_numpy(A.forward(like(x.reshape(A.shape), A.prototype)))
+        return np.concatenate([y.real, y.imag]) if parts else y
+
+    def rmatvec(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        v = v.reshape(-1)
+        v = v[: A.m] + 1j * v[A.m :] if parts else v
+        return to_numpy(A.adjoint(like(v, A.prototype))).reshape(-1)
+
+    rows, dtype = (2 * A.m, domain.dtype) if parts else (A.m, np.result_type(probe, domain))
+    return LinearOperator((rows, size(A.shape)), matvec=matvec, rmatvec=rmatvec, dtype=dtype)
 
 
 def _columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
     shape = as_shape(shape)
-    if len(given) != 2 or given[1] != size(shape):
+    if len(given) != 2 or given[1] != size(shape) or given[0] < 1:
         raise ValueError(
             f"A has shape {tuple(given)}, expected (m, {size(shape)}) for tensors of shape "
-            f"{shape}. "
-            "Check shape, or transpose A."
+            f"{shape}, with at least one row. Check shape, or transpose A."
         )
     return shape
 

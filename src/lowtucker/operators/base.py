@@ -13,7 +13,6 @@ the hooks return. Run :func:`lowtucker.check_adjoint` on it once.
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -25,19 +24,20 @@ from lowtucker._arrays import (
     IntArray,
     Rows,
     as_array,
-    as_float,
-    is_numpy,
+    as_float_on,
+    is_array,
+    is_complex,
     like,
     namespace,
     same_kind,
     size,
     to_numpy,
 )
-from lowtucker._errors import SlowOperatorWarning
+from lowtucker._errors import SlowOperatorWarning, warn_caller
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["MeasurementOperator", "RestrictedOperator", "check_rows", "count_rows"]
+__all__ = ["MeasurementOperator", "RestrictedOperator", "check_operator", "check_rows"]
 
 
 class MeasurementOperator(ABC):
@@ -67,6 +67,11 @@ class MeasurementOperator(ABC):
     # Whether the hooks take leading axes themselves; otherwise the base class loops over them.
     takes_stacks: ClassVar[bool] = False
 
+    @property
+    def count(self) -> Any:
+        """Rows that an average divides by: m, but for stacked blocks of unequal length."""
+        return self.m
+
     # The hooks: two required, three that make it faster
 
     @abstractmethod
@@ -79,14 +84,14 @@ class MeasurementOperator(ABC):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         """Make the operator of some of the rows; ``rows`` are checked."""
+        refuse_rows_of_trials(rows, self)
         if not getattr(self, "_told_slow", False):
             self._told_slow = True
-            warnings.warn(
+            warn_caller(
                 f"{type(self).__name__} cannot measure some of its rows alone: every block costs "
                 "all the rows. Solvers that use all rows at once are as fast here; or give the "
                 "operator a _restrict method.",
                 SlowOperatorWarning,
-                stacklevel=4,
             )
         return RestrictedOperator(self, rows)
 
@@ -101,13 +106,20 @@ class MeasurementOperator(ABC):
         return residual, self._stacked(self._adjoint, weighted, 1)
 
     def _row_norms(self) -> Array:
-        """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each."""
-        unit = np.zeros(self.m)
+        """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each.
+
+        Complex measurements of real tensors need two: the adjoint is a real part.
+        """
+        zero = like(np.zeros(self.shape), self.prototype, self.dtype)
+        two_parts = is_complex(self._stacked(self._forward, zero, len(self.shape)))
+        two_parts = two_parts and not is_complex(zero)
         norms = np.zeros(self.m)
         for i in range(self.m):
-            unit[i] = 1.0
-            norms[i] = float(norm(self._adjoint(like(unit, self.prototype))))
-            unit[i] = 0.0
+            for part in (1.0, 1.0j) if two_parts else (1.0,):
+                unit = np.zeros(self.m, dtype=type(part))
+                unit[i] = part
+                row = self._stacked(self._adjoint, like(unit, self.prototype), 1)
+                norms[i] = np.hypot(norms[i], float(norm(row)))
         return like(norms, self.prototype)
 
     # What users and solvers call
@@ -121,11 +133,9 @@ class MeasurementOperator(ABC):
         """
         if isinstance(X, TuckerTensor):
             self._check(X.shape, X.batch_shape, self.shape, "forward", "X")
-            return self._checked(self._forward_tucker(self._as_ours(X)), (self.m,), "_forward")
-        X = self._tensor(X, "forward")
-        return self._checked(
-            self._stacked(self._forward, X, len(self.shape)), (self.m,), "_forward"
-        )
+            same_kind(X.core, self.prototype, "X", type(self).__name__)
+            return self._checked(self._forward_tucker(X), (self.m,), "_forward_tucker")
+        return self._stacked(self._forward, self._tensor(X, "forward"), len(self.shape))
 
     def adjoint(self, v: Array) -> Array:
         """Apply the adjoint: A*(v), shape (*batch, n_1, ..., n_d).
@@ -135,7 +145,7 @@ class MeasurementOperator(ABC):
         v : array, shape (*batch, m)
         """
         v = self._measurements(v, "adjoint", "v")
-        return self._checked(self._stacked(self._adjoint, v, 1), self.shape, "_adjoint")
+        return self._stacked(self._adjoint, v, 1)
 
     def restrict(self, rows: Rows) -> MeasurementOperator:
         """Operator of some of the measurements: ``restrict(rows).forward(X) = forward(X)[rows]``.
@@ -164,7 +174,7 @@ class MeasurementOperator(ABC):
         ----------
         X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
         y : array, shape (*batch, m)
-        weights : array, shape (m,), optional
+        weights : array, shape (m,) or (*batch, m), optional
 
         Returns
         -------
@@ -172,8 +182,13 @@ class MeasurementOperator(ABC):
         gradient : array, shape (*batch, n_1, ..., n_d)
         """
         X = X.full() if isinstance(X, TuckerTensor) else X
-        y = self._measurements(y, "misfit", "y")
-        return self._misfit(self._tensor(X, "misfit"), y, weights)
+        X, y = self._tensor(X, "misfit"), self._measurements(y, "misfit", "y")
+        batch = common_batch(X.shape[: X.ndim - len(self.shape)], y.shape[:-1])
+        if weights is not None:
+            weights = self._weights(weights, batch or self.batch_shape)
+        residual, gradient = self._misfit(X, y, weights)
+        self._checked(residual, (self.m,), "_misfit")
+        return residual, self._checked(gradient, self.shape, "_misfit")
 
     def row_norms(self) -> Array:
         """Frobenius norms of the sensing tensors, shape (*batch, m)."""
@@ -183,56 +198,76 @@ class MeasurementOperator(ABC):
 
     def _stacked(self, hook: Any, x: Array, core_ndim: int) -> Array:
         """Apply a hook to every item of a stack."""
+        forward = hook == self._forward
+        name, wanted = ("_forward", (self.m,)) if forward else ("_adjoint", self.shape)
+        if self.takes_stacks:
+            return self._checked(hook(x), wanted, name)
         batch = x.shape[: x.ndim - core_ndim]
-        if not batch or self.takes_stacks:
-            return hook(x)
+        if not batch:
+            return self._checked(hook(x), wanted, name, one=True)
         xp = namespace(x)
         flat = xp.reshape(x, (size(batch), *x.shape[x.ndim - core_ndim :]))
-        out = xp.stack([hook(flat[i, ...]) for i in range(flat.shape[0])])
-        return xp.reshape(out, (*batch, *out.shape[1:]))
+        items = [
+            self._checked(hook(flat[i, ...]), wanted, name, one=True) for i in range(size(batch))
+        ]
+        return xp.reshape(xp.stack(items), (*batch, *wanted))
 
     def _tensor(self, X: Any, caller: str) -> Array:
-        X = as_float(X, "X")
+        X = as_float_on(X, self.prototype, "X", type(self).__name__)
         d = len(self.shape)
         self._check(tuple(X.shape[max(0, X.ndim - d) :]), X.shape[:-d], self.shape, caller, "X")
-        return same_kind(X, self.prototype, "X", type(self).__name__)
+        return X
 
     def _measurements(self, v: Any, caller: str, name: str) -> Array:
-        v = as_float(v, name)
+        v = as_float_on(v, self.prototype, name, type(self).__name__)
         self._check(tuple(v.shape[-1:]), v.shape[:-1], (self.m,), caller, name)
-        return same_kind(v, self.prototype, name, type(self).__name__)
+        return v
 
-    def _as_ours(self, X: TuckerTensor) -> TuckerTensor:
-        same_kind(X.core, self.prototype, "X", type(self).__name__)
-        return X
+    def _weights(self, weights: Any, batch: tuple[int, ...]) -> Array:
+        weights = as_float_on(weights, self.prototype, "weights", type(self).__name__)
+        check_weights(weights, (*batch, self.m))
+        return weights
 
     def _check(
         self, given: tuple[int, ...], batch: Any, wanted: tuple[int, ...], caller: str, name: str
     ) -> None:
-        try:
-            np.broadcast_shapes(tuple(batch), self.batch_shape)
-            fits = given == wanted
-        except ValueError:
-            fits = False
-        if not fits:
-            stack = f"a stack of {self.batch_shape} " if self.batch_shape else "(*batch, "
+        if given != wanted or not self._takes_batch(tuple(batch)):
+            leading = map(str, self.batch_shape) if self.batch_shape else ["*batch"]
+            expected = ", ".join([*leading, *map(str, wanted)])
             hint = (
                 "Did you restrict the operator but not the data?"
                 if name != "X"
                 else "Did you vectorise the tensor, or is shape= not the tensor's?"
             )
             raise ValueError(
-                f"{type(self).__name__}.{caller} expects {name} of shape {stack}"
-                f"{', '.join(map(str, wanted))}), got {tuple(batch) + tuple(given)}. {hint}"
+                f"{type(self).__name__}.{caller} expects {name} of shape ({expected}), got "
+                f"{tuple(batch) + tuple(given)}. {hint}"
             )
 
-    def _checked(self, out: Array, wanted: tuple[int, ...], hook: str) -> Array:
-        if tuple(out.shape[out.ndim - len(wanted) :]) != wanted:
-            raise ValueError(
-                f"{type(self).__name__}.{hook} returned shape {tuple(out.shape)}, expected "
-                f"(*batch, {', '.join(map(str, wanted))}). Check the operator's m and shape."
+    def _takes_batch(self, batch: tuple[int, ...]) -> bool:
+        """Whether leading axes fit: any for one operator; none, or its own, for a stack."""
+        own = self.batch_shape
+        if not own or not batch or batch == own:
+            return True
+        return len(batch) <= len(own) and all(
+            b in (1, n) for b, n in zip(reversed(batch), reversed(own), strict=False)
+        )
+
+    def _checked(self, out: Any, wanted: tuple[int, ...], hook: str, *, one: bool = False) -> Array:
+        """Check what a hook returned: an array of the operator's kind that ends in ``wanted``."""
+        name = f"{type(self).__name__}.{hook}"
+        if not is_array(out):
+            raise TypeError(
+                f"{name} returned {type(out).__name__}, expected an array of shape {wanted}."
             )
-        return out
+        core = out.shape if one else out.shape[max(0, out.ndim - len(wanted)) :]
+        if tuple(core) != wanted:
+            expected = ", ".join([*([] if one else ["*batch"]), *map(str, wanted)])
+            raise ValueError(
+                f"{name} returned shape {tuple(out.shape)}, expected ({expected}). "
+                "Check the operator's m and shape."
+            )
+        return same_kind(out, self.prototype, f"what {name} returned", type(self).__name__)
 
     def __repr__(self) -> str:
         stack = f"stack of {self.batch_shape}, " if self.batch_shape else ""
@@ -251,50 +286,86 @@ class RestrictedOperator(MeasurementOperator):
 
     def __init__(self, whole: MeasurementOperator, rows: Rows) -> None:
         self.whole = whole
-        self.rows = like(np.arange(whole.m)[rows if isinstance(rows, slice) else to_numpy(rows)],
-                         whole.prototype)  # fmt: skip
+        self.rows = np.arange(whole.m)[rows]
         self.shape = whole.shape
-        self.m = int(self.rows.shape[0])
+        self.m = len(self.rows)
         self.dtype = whole.dtype
         self.prototype = whole.prototype
 
     def _forward(self, X: Array) -> Array:
-        out = self.whole._forward(X)
-        return namespace(out).take(out, self._rows_like(out), axis=-1)
+        out = self.whole._stacked(self.whole._forward, X, len(self.shape))
+        return namespace(out).take(out, like(self.rows, out), axis=-1)
 
     def _adjoint(self, v: Array) -> Array:
-        xp = namespace(v)
         # a matrix product with 0/1 columns would be m x m; adding up handles repeated rows too
-        filled = np.zeros(self.whole.m, dtype=to_numpy(v).dtype)
-        np.add.at(filled, to_numpy(self.rows), to_numpy(v))
-        return self.whole._adjoint(filled if is_numpy(v) else xp.asarray(like(filled, v)))
+        given = to_numpy(v)
+        filled = np.zeros(self.whole.m, dtype=given.dtype)
+        np.add.at(filled, self.rows, given)
+        return self.whole._stacked(self.whole._adjoint, like(filled, v), 1)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        if not isinstance(rows, slice):
-            rows = to_numpy(rows)
-        return RestrictedOperator(self.whole, to_numpy(self.rows)[rows])
-
-    def _rows_like(self, out: Array) -> Array:
-        return like(to_numpy(self.rows), out)
+        refuse_rows_of_trials(rows, self)
+        return RestrictedOperator(self.whole, self.rows[rows])
 
 
-def count_rows(rows: Rows, m: int) -> int:
-    """Count the measurements that ``rows`` select."""
+def check_operator(A: Any) -> MeasurementOperator:
+    """Check that A is an operator."""
+    if not isinstance(A, MeasurementOperator):
+        raise TypeError(
+            f"A must be a MeasurementOperator, got {type(A).__name__}. "
+            "Try lowtucker.as_operator(A, shape)."
+        )
+    return A
+
+
+def common_batch(X: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
+    """Leading axes of the residual of tensors and data with these leading axes."""
+    left, right = tuple(X), tuple(y)
+    if left == right or not right:
+        return left
+    try:
+        return np.broadcast_shapes(left, right)
+    except ValueError:
+        raise ValueError(
+            f"X and y must have the same leading axes, or one of them none, got {left} and {right}."
+        ) from None
+
+
+def check_weights(weights: Array, shape: tuple[int, ...]) -> None:
+    """Check that there is one weight for each number of that shape, or for each measurement."""
+    if is_complex(weights):
+        raise ValueError(f"weights must be real, got dtype {weights.dtype}.")
+    if tuple(weights.shape) not in {shape, shape[-1:]}:
+        either = "" if len(shape) == 1 else f" or {shape}"
+        raise ValueError(
+            f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}."
+        )
+
+
+def refuse_rows_of_trials(rows: Rows, A: MeasurementOperator) -> None:
+    """Refuse other rows for every trial, where the operator cannot."""
     if isinstance(rows, tuple):
-        return max(count_rows(one, m) for one in rows)
-    return len(range(*rows.indices(m))) if isinstance(rows, slice) else int(rows.shape[0])
+        raise TypeError(
+            f"{type(A).__name__} measures the same rows for every trial, got rows for each of "
+            f"{len(rows)}. Only a DenseOperator can; or run the trials one by one."
+        )
 
 
 def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
-    """Check a set of measurements: a slice, integers from 0 to m - 1, or a mask of length m."""
+    """Check a set of measurements: a slice, integers from 0 to m - 1, or a mask of length m.
+
+    Gives a slice with a positive step or NumPy integers, whatever the kind of ``rows``.
+    """
     if isinstance(rows, slice):
         try:
-            empty = not len(range(*rows.indices(m)))
-        except TypeError:
-            raise TypeError(f"rows must be a slice of integers, got {rows!r}.") from None
-        if empty:
+            chosen = range(*rows.indices(m))
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"rows must be a slice of integers with a step that is not zero, got {rows!r}."
+            ) from None
+        if not chosen:
             raise ValueError(f"rows selects none of the {m} measurements, got {rows!r}.")
-        return rows
+        return rows if chosen.step > 0 else np.asarray(chosen)  # torch has no negative steps
     if isinstance(rows, tuple) and batch_shape:
         if len(rows) != size(batch_shape):
             raise ValueError(
@@ -302,21 +373,20 @@ def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
                 f"got {len(rows)}."
             )
         return tuple(check_rows(one, m) for one in rows)
-    return _check_row_numbers(as_array(rows, "rows"), m)
+    return _check_row_numbers(to_numpy(as_array(rows, "rows")), m)
 
 
-def _check_row_numbers(index: Array, m: int) -> IntArray:
-    xp = namespace(index)
-    if index.ndim == 1 and xp.isdtype(index.dtype, "bool") and index.shape[0] == m:
-        index = xp.nonzero(index)[0]
-    if index.ndim != 1 or not xp.isdtype(index.dtype, "integral"):
+def _check_row_numbers(index: np.ndarray[Any, Any], m: int) -> IntArray:
+    if index.ndim == 1 and index.dtype.kind == "b" and index.shape[0] == m:
+        index = np.flatnonzero(index)
+    if index.ndim != 1 or index.dtype.kind not in "iu":
         raise TypeError(
             f"rows must be a slice, a 1-D integer array or a boolean mask of length {m}; got "
             f"shape {tuple(index.shape)}, dtype {index.dtype}."
         )
     if not index.shape[0]:
         raise ValueError(f"rows selects none of the {m} measurements.")
-    low, high = int(xp.min(index)), int(xp.max(index))
+    low, high = int(index.min()), int(index.max())
     if low < 0 or high >= m:
         raise ValueError(f"rows must be from 0 to {m - 1}, got values from {low} to {high}.")
-    return index
+    return index.astype(np.int64, copy=False)

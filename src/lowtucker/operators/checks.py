@@ -6,11 +6,21 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, eps, is_complex, like, namespace, real, size, to_numpy
+from lowtucker._arrays import (
+    Array,
+    as_number,
+    eps,
+    is_complex,
+    like,
+    namespace,
+    real,
+    size,
+    to_numpy,
+)
 from lowtucker._errors import CheckError
 from lowtucker._random import Seed, Stream, generator
 from lowtucker.operators.adapters import to_scipy
-from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import inner, norm
 
 __all__ = ["check_adjoint", "check_restriction", "operator_norm"]
@@ -55,6 +65,7 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     ...
     lowtucker._errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (...) fails by ...
     """
+    check_operator(A)
     rng = generator(seed, Stream.PROBE)
     worst = 0.0
     for _ in range(3):
@@ -66,10 +77,12 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
         left = left if is_complex(right) else real(left)
         gap = _relative(left - right, norm(AX) * norm(v) + norm(X) * norm(Av))
         _demand(A, f"<A(X), v> = <X, A*(v)> ({_number(left)} against {_number(right)})", gap, tol)
+        # rounding is relative to ||A||, at least this: A(X) itself may nearly cancel
+        least = max(float(norm(AX)) / float(norm(X)), float(norm(Av)) / float(norm(v)))
         linear = A.forward(2 * X - 3 * W) - (2 * AX - 3 * A.forward(W))
-        _demand(A, "forward is linear", _relative(norm(linear), norm(AX)), 10 * tol)
+        _demand(A, "forward is linear", _relative(norm(linear), least * norm(X)), 10 * tol)
         linear = A.adjoint(2 * v - 3 * w) - (2 * Av - 3 * A.adjoint(w))
-        _demand(A, "adjoint is linear", _relative(norm(linear), norm(Av)), 10 * tol)
+        _demand(A, "adjoint is linear", _relative(norm(linear), least * norm(v)), 10 * tol)
         worst = max(worst, gap)
     return worst
 
@@ -91,10 +104,13 @@ def check_restriction(
     >>> check_restriction(gaussian((3, 4), m=5)) < 1e-13
     True
     """
+    check_operator(A)
     rng = generator(seed, Stream.PROBE)
     X, v = _random(rng, A, A.shape), _random_measurements(rng, A)
     whole, adjoint = A.forward(X), A.adjoint(v)
     tol = _tolerance(A, whole, rtol)
+    # rounding is relative to ||A||, at least this: A(X) itself may nearly cancel
+    least = max(float(norm(whole)) / float(norm(X)), float(norm(adjoint)) / float(norm(v)))
     middle = (A.m + 1) // 2
     cut = [slice(0, middle), slice(middle, A.m)] if A.m > 1 else [slice(0, 1)]
     some = rng.integers(0, A.m, size=max(1, A.m // 3))
@@ -102,12 +118,12 @@ def check_restriction(
     chosen: list[Any] = [*cut, some]
     for rows in chosen:
         part = A.restrict(rows).forward(X)
-        gap = _relative(norm(part - _rows_of(whole, rows)), norm(whole))
+        gap = _relative(norm(part - _rows_of(whole, rows)), least * norm(X))
         label = f"rows {rows}" if isinstance(rows, slice) else f"{len(rows)} chosen rows"
         _demand(A, f"restrict(rows).forward(X) = forward(X)[rows] for {label}", gap, tol)
         worst = max(worst, gap)
     total = sum(A.restrict(rows).adjoint(_rows_of(v, rows)) for rows in cut)
-    gap = _relative(norm(total - adjoint), norm(adjoint))
+    gap = _relative(norm(total - adjoint), least * norm(v))
     _demand(A, "the blocks' adjoints sum to the adjoint", gap, tol)
     return max(worst, gap)
 
@@ -124,7 +140,7 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
     >>> operator_norm(as_operator(np.diag([3.0, 2, 1, 0]), shape=(2, 2)))
     3.0
     """
-    if A.batch_shape:
+    if check_operator(A).batch_shape:
         raise ValueError("operator_norm expects one operator, got a stack of trials.")
     matrix = to_scipy(A)
     m, n = matrix.shape
@@ -133,11 +149,12 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
         return float(np.linalg.norm(dense, 2))
     from scipy.sparse.linalg import svds
 
-    start = generator(seed, Stream.PROBE).standard_normal(min(m, n)).astype(matrix.dtype)
-    if not np.any(matrix.matvec(generator(seed, Stream.PROBE).standard_normal(n))):
+    scale = float(norm(matrix.matvec(generator(seed, Stream.PROBE).standard_normal(n))))
+    if scale == 0:
         return 0.0  # ARPACK refuses the zero operator
-    values = svds(matrix, k=1, v0=start, return_singular_vectors=False)
-    return float(values[0])
+    scaled = matrix * (1 / scale)  # it squares the operator, which must not overflow
+    start = generator(seed, Stream.PROBE).standard_normal(min(m, n)).astype(scaled.dtype)
+    return scale * float(svds(scaled, k=1, v0=start, return_singular_vectors=False)[0])
 
 
 def _random(rng: np.random.Generator, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
@@ -159,7 +176,9 @@ def _random_measurements(rng: np.random.Generator, A: MeasurementOperator) -> Ar
 
 
 def _tolerance(A: MeasurementOperator, example: Array, rtol: float | None) -> float:
-    return 10 * float(np.sqrt(size(A.shape) + A.m)) * eps(example) if rtol is None else rtol
+    if rtol is not None:
+        return as_number(rtol, "rtol", 0)
+    return 10 * float(np.sqrt(size(A.shape) + A.m)) * eps(example)
 
 
 def _rows_of(v: Array, rows: Any) -> Array:

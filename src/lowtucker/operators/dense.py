@@ -13,9 +13,12 @@ from lowtucker._arrays import (
     Rows,
     all_finite,
     as_float,
+    as_float_dtype,
     as_integer,
     as_shape,
+    as_tensor,
     conj,
+    in_precision_of,
     is_complex,
     is_numpy,
     like,
@@ -26,9 +29,9 @@ from lowtucker._arrays import (
     size,
 )
 from lowtucker._random import Seed, Stream, generator
-from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.base import MeasurementOperator, common_batch
 from lowtucker.tensor.products import norm
-from lowtucker.tensor.random import as_float_dtype, gaussians, stack_seeds
+from lowtucker.tensor.random import gaussians, stack_seeds
 
 __all__ = ["DenseOperator", "MatrixOperator", "Order", "StackedBlocks", "check_order", "gaussian"]
 
@@ -49,6 +52,8 @@ class MatrixOperator(MeasurementOperator):
 
     takes_stacks: ClassVar[bool] = True
     order: Order = "C"
+    # Whether it measures complex tensors; where it does not, the adjoint is the real part.
+    _complex_domain: bool = False
 
     @abstractmethod
     def _matvec(self, x: Array) -> Array:
@@ -62,9 +67,15 @@ class MatrixOperator(MeasurementOperator):
         return self._matvec(self._vec(X))
 
     def _adjoint(self, v: Array) -> Array:
-        return self._unvec(self._rmatvec(v))
+        out = self._rmatvec(v)
+        return self._unvec(out if self._complex_domain else real(out))
 
     def _vec(self, X: Array) -> Array:
+        if is_complex(X) and not self._complex_domain:
+            raise TypeError(
+                "X is complex, but the operator measures real tensors. Make it of a complex "
+                "matrix, or try DenseOperator(matrix, shape, dtype=complex)."
+            )
         xp = namespace(X)
         batch = X.shape[: X.ndim - len(self.shape)]
         return xp.reshape(self._reversed(X), (*batch, size(self.shape)))
@@ -97,7 +108,7 @@ class DenseOperator(MatrixOperator):
     dtype : dtype, optional
         Dtype of the tensors; the matrix's by default. A real dtype with a complex matrix means
         real tensors from complex measurements: the adjoint is then the real part. A complex
-        dtype with a real matrix measures complex tensors.
+        dtype with a real matrix measures complex tensors. The precision is the matrix's.
 
     Notes
     -----
@@ -135,53 +146,42 @@ class DenseOperator(MatrixOperator):
         self._set(matrix, dtype)
 
     def _set(self, matrix: Array, dtype: Any) -> None:
-        self.matrix = matrix
-        self.prototype = matrix
-        self.m = int(matrix.shape[-2])
-        self.batch_shape = tuple(matrix.shape[:-2])
-        self.dtype = matrix.dtype if dtype is None else dtype
-        xp = namespace(matrix)
-        self._complex_domain = (
-            is_complex(matrix) if dtype is None else bool(xp.isdtype(dtype, "complex floating"))
-        )
         self._complex_matrix = is_complex(matrix)
+        self._complex_domain = self._complex_matrix
+        if dtype is not None:
+            self._complex_domain = "complex" in str(as_float_dtype(dtype, matrix))
+        self.dtype = in_precision_of(matrix.dtype, matrix, is_complex=self._complex_domain)
         # whether `misfit` may go tile by tile: a real NumPy matrix
         self.tiles = is_numpy(matrix) and not (self._complex_domain or self._complex_matrix)
+        self._set_rows(matrix)
+
+    def _set_rows(self, matrix: Array) -> None:
+        self.matrix = self.prototype = matrix
+        self.m = int(matrix.shape[-2])
+        self.batch_shape = tuple(matrix.shape[:-2])
 
     def _like_this(self, matrix: Array) -> DenseOperator:
         """Operator of other rows, without the checks."""
         other = object.__new__(DenseOperator)
-        other.shape, other.order = self.shape, self.order
-        other._set(matrix, self.dtype)
+        other.__dict__.update(self.__dict__)
+        other._set_rows(matrix)
         return other
 
     def _vec(self, X: Array) -> Array:
-        if is_complex(X) and not self._complex_domain:
-            raise TypeError(
-                "X is complex, but the operator measures real tensors. "
-                "Try DenseOperator(matrix, shape, dtype=complex)."
-            )
         return super()._vec(self._cast(X))
 
     def _cast(self, x: Array) -> Array:
         """Bring a small array to the matrix's precision, real or complex as it is."""
-        xp, matrix = namespace(x), self.matrix
-        if x.dtype == matrix.dtype:
+        if x.dtype == self.matrix.dtype:
             return x
-        if is_complex(x) and not self._complex_matrix:
-            wanted = (
-                xp.zeros((), dtype=matrix.dtype) + 1j * xp.zeros((), dtype=matrix.dtype)
-            ).dtype
-        else:
-            wanted = real_dtype(matrix) if not is_complex(x) else matrix.dtype
-        return x if x.dtype == wanted else xp.astype(x, wanted)
+        wanted = in_precision_of(self.matrix.dtype, self.matrix, is_complex=is_complex(x))
+        return x if x.dtype == wanted else namespace(x).astype(x, wanted)
 
     def _matvec(self, x: Array) -> Array:
         return _with_parts(self._times, x, self._complex_matrix)
 
     def _rmatvec(self, v: Array) -> Array:
-        out = _with_parts(self._adjoint_times, self._cast(v), self._complex_matrix)
-        return out if self._complex_domain else real(out)
+        return _with_parts(self._adjoint_times, self._cast(v), self._complex_matrix)
 
     def _times(self, x: Array) -> Array:
         xp, A = namespace(x, self.matrix), self.matrix
@@ -212,16 +212,16 @@ class DenseOperator(MatrixOperator):
     def _item(self, k: int) -> Array:
         """Matrix of one trial, as a view."""
         if len(self.batch_shape) == 1:
-            return self.matrix[k]
+            return self.matrix[k, ...]
         if not self.batch_shape:
             return self.matrix
-        return self.matrix[np.unravel_index(k, self.batch_shape)]
+        return self.matrix[(*map(int, np.unravel_index(k, self.batch_shape)), ...)]
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        if not self.tiles:
+        if not self.tiles or y.dtype.kind == "c":
             return super()._misfit(X, y, weights)
         x, y = self._vec(X), self._cast(y)
-        batch = np.broadcast_shapes(x.shape[:-1], self.batch_shape)
+        batch = self.batch_shape or common_batch(x.shape[:-1], y.shape[:-1])
         residual = np.empty((*batch, self.m), dtype=self.matrix.dtype)
         gradient = np.empty((*batch, x.shape[-1]), dtype=self.matrix.dtype)
         if not self.batch_shape:
@@ -251,32 +251,50 @@ class StackedBlocks(MeasurementOperator):
     one : DenseOperator
         What they are blocks of: shape, order, dtype.
     batch_shape : tuple of int
+    real : NumPy array of bool, shape (trials, m), optional
+        Which rows measure, where zeros are among the ``matrices`` already.
     """
 
     takes_stacks: ClassVar[bool] = True
 
     def __init__(
-        self, matrices: Sequence[Array], one: DenseOperator, batch_shape: tuple[int, ...]
+        self,
+        matrices: Sequence[Array],
+        one: DenseOperator,
+        batch_shape: tuple[int, ...],
+        real: np.ndarray[Any, Any] | None = None,
     ) -> None:
         self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
         self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
-        self.m = max(matrix.shape[0] for matrix in matrices)
+        lengths = [matrix.shape[0] for matrix in matrices]
+        self.m = max(lengths)
+        if real is None and min(lengths) < self.m:
+            real = np.arange(self.m) < np.asarray(lengths)[:, None]
+        self.real = real
+
+    @property
+    def count(self) -> Any:
+        """Rows of each trial that are not filled up; m where none is."""
+        if self.real is None:
+            return self.m
+        counts = self.real.sum(axis=-1).reshape(self.batch_shape)
+        return like(counts, self.prototype, real_dtype(self.prototype))
 
     def _blocks(self) -> list[DenseOperator]:
         return [self.one._like_this(matrix) for matrix in self.matrices]
 
     def _forward(self, X: Array) -> Array:
         flat = self._flat(X, len(self.shape))
-        return self._joined([b._forward(x) for b, x in zip(self._blocks(), flat, strict=True)])
+        return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])
 
     def _adjoint(self, v: Array) -> Array:
         flat = self._flat(v, 1)
-        parts = [b._adjoint(x[: b.m]) for b, x in zip(self._blocks(), flat, strict=True)]
+        parts = [b._adjoint(flat[k, : b.m]) for k, b in enumerate(self._blocks())]
         xp = namespace(v)
         return xp.reshape(xp.stack(parts), (*self.batch_shape, *self.shape))
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        if not self.one.tiles:
+        if not self.one.tiles or y.dtype.kind == "c":
             return super()._misfit(X, y, weights)
         x = self.one._vec(self._flat(X, len(self.shape)))
         y = self._flat(self.one._cast(y), 1)
@@ -294,21 +312,22 @@ class StackedBlocks(MeasurementOperator):
         return self._joined([b._row_norms() for b in self._blocks()])
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),))
+        real = None if self.real is None else self.real[list(trials)]
+        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), real)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        if isinstance(rows, tuple):
-            pairs = zip(self.matrices, rows, strict=True)
+        each = rows if isinstance(rows, tuple) else (rows,) * len(self.matrices)
+        if self.real is None:
+            pairs = zip(self.matrices, each, strict=True)
             return StackedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
-        if min(A.shape[0] for A in self.matrices) == self.m:
-            return self._restrict((rows,) * len(self.matrices))
-        # the same rows of blocks of different length: gathered, with their rows of zeros
-        xp = namespace(self.prototype)
-        longest = max(self.matrices, key=len)
-        padded = [
-            xp.concat([A, xp.zeros_like(longest[: self.m - A.shape[0], :])]) for A in self.matrices
-        ]
-        return StackedBlocks(padded, self.one, self.batch_shape)._restrict(rows)
+        # blocks of different length are gathered, with their rows of zeros
+        blocks = [_take(self._padded(A), r) for A, r in zip(self.matrices, each, strict=True)]
+        real = pad_and_stack([self.real[k][r] for k, r in enumerate(each)])
+        return StackedBlocks(blocks, self.one, self.batch_shape, real)
+
+    def _padded(self, A: Array) -> Array:
+        zeros = like(np.zeros((self.m - A.shape[0], A.shape[1])), A, A.dtype)
+        return namespace(A).concat([A, zeros], axis=0)
 
     def _flat(self, x: Array, core_ndim: int) -> Array:
         xp = namespace(x)
@@ -386,7 +405,10 @@ def check_order(order: Any) -> Order:
 def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ...], Order]:
     """Shape of the tensors, and the order to read the rows in."""
     if matrix.ndim < 2:
-        raise ValueError(f"matrix must have one row a measurement, got shape {matrix.shape}.")
+        raise ValueError(
+            f"matrix must have one row a measurement, got shape {tuple(matrix.shape)}."
+        )
+    as_tensor(matrix, "matrix")
     if shape is None:
         if matrix.ndim == 2:
             raise ValueError(

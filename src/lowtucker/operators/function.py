@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lowtucker._arrays import Array, as_integer, as_shape
+from lowtucker._arrays import Array, as_float_dtype, as_integer, as_shape, is_array
 from lowtucker.operators.base import MeasurementOperator
 
 __all__ = ["FunctionOperator"]
@@ -53,7 +53,10 @@ class FunctionOperator(MeasurementOperator):
                 raise TypeError(f"{name} must be callable, got {type(function).__name__}.")
         self._forward_function, self._adjoint_function = forward, adjoint
         self.shape, self.m = as_shape(shape), as_integer(m, "m")
-        self.dtype, self.prototype = dtype, prototype
+        if prototype is not None and not is_array(prototype):
+            raise TypeError(f"prototype must be an array, got {type(prototype).__name__}.")
+        self.prototype = prototype
+        self.dtype = None if dtype is None else as_float_dtype(dtype, prototype)
 
     def _forward(self, X: Array) -> Array:
         return self._forward_function(X)

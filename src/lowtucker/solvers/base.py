@@ -42,8 +42,9 @@ class State:
         Factor on automatic step sizes, 1 at most; it falls when a step did harm.
     level : array, shape (*batch,)
         Running mean of the blocks' relative residuals, each before its own step.
-    residual, gradient : array
-        Residual y_b - A_b(X) and the gradient of the block that the next step uses.
+    full, residual, gradient : array or None
+        What the next step needs and X gives: the full tensor, and the residual y_b - A_b(X) and
+        the gradient of the block that is drawn next. Not kept in files.
     """
 
     X: TuckerTensor
@@ -54,8 +55,9 @@ class State:
     diverged: Array
     damping: Array
     level: Array
-    residual: Array
-    gradient: Array
+    full: Array = None
+    residual: Array = None
+    gradient: Array = None
 
     def select(self, which: Sequence[int]) -> State:
         """State of some of the trials of a stack."""
@@ -63,7 +65,7 @@ class State:
         index = like(np.asarray(which), self.X.core)
 
         def take(x: Array) -> Array:
-            return xp.take(x, index, axis=0)
+            return None if x is None else xp.take(x, index, axis=0)
 
         return replace(
             self,
@@ -72,6 +74,7 @@ class State:
             diverged=take(self.diverged),
             damping=take(self.damping),
             level=take(self.level),
+            full=take(self.full),
             residual=take(self.residual),
             gradient=take(self.gradient),
         )

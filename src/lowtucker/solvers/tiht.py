@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowtucker.blocks import BlockSampler, Partition
 from lowtucker.problem import Problem
-from lowtucker.solvers.stotiht import StoTIHT
+from lowtucker.solvers.iht import IHT
 
 __all__ = ["TIHT"]
 
 
-@dataclass(frozen=True, repr=False)
-class TIHT(StoTIHT):
+@dataclass(frozen=True, repr=False, kw_only=True)
+class TIHT(IHT):
     r"""Tensor iterative hard thresholding, equations (3.4) and (3.5).
 
     .. math::
@@ -21,7 +21,7 @@ class TIHT(StoTIHT):
         \tilde X^t &= X^t - \mu \nabla F(X^t) \\
         X^{t+1} &= H_r(\tilde X^t)
 
-    It is :class:`StoTIHT` with one block, bit for bit.
+    It is :class:`lowtucker.StoTIHT` with one block, bit for bit.
 
     Parameters
     ----------
@@ -45,9 +45,6 @@ class TIHT(StoTIHT):
 
     step: float | Literal["auto"] = "auto"
     thresholding: Any = None
-    block_size: int | None = field(default=None, init=False, repr=False)
-    p: Any = field(default=None, init=False, repr=False)
-    sampler: BlockSampler | None = field(default=None, init=False, repr=False)
 
-    def _settle_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+    def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
         return Partition(problem.m)

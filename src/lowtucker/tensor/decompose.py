@@ -7,18 +7,21 @@ Each satisfies the assumption (3.6) of the paper,
 from __future__ import annotations
 
 import math
-from typing import Any
+from operator import index
+from typing import Any, NamedTuple
 
 from lowtucker._arrays import (
     Array,
     adjoint,
-    all_finite,
     as_float,
     as_integer,
+    as_number,
+    as_tensor,
     eps,
     like,
     namespace,
     put,
+    size,
     to_numpy,
 )
 from lowtucker.tensor.products import norm, product
@@ -58,7 +61,8 @@ def leading_left(M: Array, r: int) -> Array:
     The eigenvectors of the Gram matrix are cheaper than the SVD, but resolve only directions
     with :math:`\sigma^2` above rounding error of :math:`\sigma_1^2`. They are used where
     :math:`\sigma_r^2 \ge 8 \sqrt\epsilon \sigma_1^2`, which bounds their part in the
-    approximation error by about :math:`\epsilon^{3/4} \|M\|`; elsewhere the SVD is used.
+    approximation error by about :math:`\epsilon^{3/4} \|M\|`; elsewhere the SVD is used, also
+    where the squares would vanish. (That they do not overflow is the caller's part.)
     """
     xp = namespace(M)
     n, p = M.shape[-2:]
@@ -68,18 +72,20 @@ def leading_left(M: Array, r: int) -> Array:
         return xp.linalg.svd(M, full_matrices=r > p)[0][..., :, :r]
     values, vectors = xp.linalg.eigh(xp.matmul(M, adjoint(M)))  # ascending
     basis = xp.flip(vectors[..., :, n - r :], axis=-1)
-    weak = ~(values[..., n - r] >= 8 * math.sqrt(eps(M)) * values[..., n - 1])
+    limits = xp.finfo(M.dtype)
+    tiny = float(limits.smallest_normal / limits.eps)
+    weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)
     if not bool(xp.any(weak)):
         return basis
     if M.ndim == 2:
         return xp.linalg.svd(M, full_matrices=False)[0][:, :r]
     flat = xp.reshape(M, (-1, n, p))
     where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], M)
-    exact = xp.linalg.svd(xp.take(flat, where, axis=0), full_matrices=False)[0][:, :, :r]
-    return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, exact), basis.shape)
+    better = xp.linalg.svd(xp.take(flat, where, axis=0), full_matrices=False)[0][:, :, :r]
+    return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, better), basis.shape)
 
 
-def hosvd(X: Any, rank: tuple[int, ...] | None = None) -> TuckerTensor:
+def hosvd(X: Any, rank: tuple[int, ...] | None = None, *, warn: bool = True) -> TuckerTensor:
     r"""Truncated higher-order SVD, the paper's :math:`H_r`.
 
     Every factor :math:`U^{(k)}` holds the :math:`r_k` leading left singular vectors of
@@ -92,6 +98,8 @@ def hosvd(X: Any, rank: tuple[int, ...] | None = None) -> TuckerTensor:
         A TuckerTensor is truncated through its core, without forming it.
     rank : tuple of int, optional
         (r_1, ..., r_d). Without it nothing is cut off.
+    warn : bool
+        Whether to warn of a rank that no tensor has.
 
     Returns
     -------
@@ -112,8 +120,8 @@ def hosvd(X: Any, rank: tuple[int, ...] | None = None) -> TuckerTensor:
     >>> bool(np.allclose(hosvd(X, (2, 2, 2)).full(), X))
     True
     """
-    X, rank, through = _prepare(X, rank)
-    return _finish(*_hosvd(X, rank), through)
+    given = _prepare(X, rank, warn)
+    return _finish(*_hosvd(given.X, given.rank), given)
 
 
 def _hosvd(X: Array, rank: tuple[int, ...]) -> tuple[Array, list[Array]]:
@@ -136,6 +144,7 @@ def sthosvd(
     rank: tuple[int, ...] | None = None,
     *,
     mode_order: tuple[int, ...] | None = None,
+    warn: bool = True,
 ) -> TuckerTensor:
     r"""Sequentially truncated HOSVD: each mode is truncated before the next is looked at.
 
@@ -145,6 +154,8 @@ def sthosvd(
     rank : tuple of int, optional
     mode_order : permutation of 0..d-1, optional
         The order in which the modes are truncated; first to last by default.
+    warn : bool
+        As in :func:`hosvd`.
 
     Returns
     -------
@@ -163,18 +174,29 @@ def sthosvd(
     >>> bool(np.allclose(sthosvd(X, (2, 2, 2)).full(), X))
     True
     """
-    X, rank, through = _prepare(X, rank)
-    modes = tuple(range(len(rank))) if mode_order is None else tuple(mode_order)
-    if sorted(modes) != list(range(len(rank))):
-        raise ValueError(
-            f"mode_order must list the modes 0 to {len(rank) - 1} once each, got {mode_order!r}."
-        )
+    given = _prepare(X, rank, warn)
+    X, rank = given.X, given.rank
+    modes = check_mode_order(mode_order, len(rank))
     batch_ndim = X.ndim - len(rank)
     factors: list[Array] = [None] * len(rank)
     for k in modes:
         factors[k] = leading_left(unfolded(X, k, batch_ndim), rank[k])
         X = product(X, adjoint(factors[k]), k, batch_ndim)
-    return _finish(X, factors, through)
+    return _finish(X, factors, given)
+
+
+def check_mode_order(mode_order: Any, order: int) -> tuple[int, ...]:
+    """Check an order of the modes; first to last where it is None."""
+    if mode_order is None:
+        return tuple(range(order))
+    message = f"mode_order must list the modes 0 to {order - 1} once each, got {mode_order!r}."
+    try:
+        modes = tuple(index(k) for k in mode_order)
+    except TypeError:
+        raise TypeError(message) from None
+    if sorted(modes) != list(range(order)):
+        raise ValueError(message)
+    return modes
 
 
 def hooi(
@@ -183,6 +205,7 @@ def hooi(
     *,
     max_iterations: int = 100,
     tol: float | None = None,
+    warn: bool = True,
 ) -> TuckerTensor:
     r"""Higher-order orthogonal iteration: alternate over the modes until the fit stands still.
 
@@ -197,6 +220,8 @@ def hooi(
     tol : float, optional
         Stop when a sweep raises the norm of the core by less than ``tol`` times the norm of
         ``X``. Default: 10 machine epsilons.
+    warn : bool
+        As in :func:`hosvd`.
 
     Returns
     -------
@@ -212,7 +237,9 @@ def hooi(
     True
     """
     max_iterations = as_integer(max_iterations, "max_iterations")
-    X, rank, through = _prepare(X, rank)
+    tol = None if tol is None else as_number(tol, "tol", 0)
+    given = _prepare(X, rank, warn)
+    X, rank = given.X, given.rank
     batch_ndim = X.ndim - len(rank)
     core, factors = _hosvd(X, rank)
     xp = namespace(X)
@@ -226,36 +253,55 @@ def hooi(
         previous, fit = fit, norm(core, batch_ndim=batch_ndim)
         if bool(xp.all(fit - previous <= least)):
             break
-    return _finish(core, factors, through)
+    return _finish(core, factors, given)
 
 
-def _prepare(
-    X: Any, rank: tuple[int, ...] | None
-) -> tuple[Array, tuple[int, ...], TuckerTensor | None]:
-    """Array to truncate, checked rank, and the TuckerTensor whose core that array is."""
+class _Given(NamedTuple):
+    """What to truncate: ``X`` times ``scale``, the core of ``through`` where that is there."""
+
+    X: Array
+    rank: tuple[int, ...]
+    through: TuckerTensor | None
+    scale: Array | None
+
+
+def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
+    """Check the arguments, and scale what is so large that its squares would overflow."""
     through = X if isinstance(X, TuckerTensor) else None
-    X = through.core if through is not None else as_float(X, "X")
-    if rank is None:
-        rank = tuple(X.shape)
-        return X, rank, through
-    order = through.order if through is not None else _order_of(X, rank)
-    rank = check_rank(rank, tuple(X.shape[X.ndim - order :]))
-    if not all_finite(X):
-        raise ValueError("X has NaN or infinite entries: it has no low-rank approximation.")
-    return X, rank, through
-
-
-def _order_of(X: Array, rank: Any) -> int:
-    """Order d of the tensors in a stack: as many as the rank has entries."""
-    try:
-        order = len(rank)
-    except TypeError:
-        return int(X.ndim)
-    return order if 1 <= order <= X.ndim else int(X.ndim)
-
-
-def _finish(core: Array, factors: list[Array], through: TuckerTensor | None) -> TuckerTensor:
     if through is not None:
+        rank = through.rank if rank is None else check_rank(rank, through.shape, warn=warn)
+        if any(r > s for r, s in zip(rank, through.rank, strict=True)):
+            # more than the core holds: the full tensor completes it
+            X, through = through.full(), None
+        else:
+            X = through.core
+    else:
+        X = as_float(as_tensor(X, "X"), "X")
+        rank = tuple(X.shape) if rank is None else _rank_of(X, rank, warn)
+    xp = namespace(X)
+    modulus = xp.abs(X)
+    largest = float(xp.max(modulus)) if size(X.shape) else 0.0
+    if not largest < math.inf:
+        raise ValueError("X has NaN or infinite entries: it has no low-rank approximation.")
+    if largest * size(X.shape) < math.sqrt(xp.finfo(X.dtype).max):
+        return _Given(X, rank, through, None)
+    axes = tuple(range(X.ndim - len(rank), X.ndim))
+    scale = xp.max(modulus, axis=axes, keepdims=True)
+    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+    return _Given(X / scale, rank, through, scale)
+
+
+def _rank_of(X: Array, rank: Any, warn: bool) -> tuple[int, ...]:
+    """Rank checked against the last modes of X, as many as it has entries."""
+    try:
+        order = min(max(1, len(rank)), X.ndim)
+    except TypeError:
+        order = X.ndim
+    return check_rank(rank, tuple(X.shape[X.ndim - order :]), warn=warn)
+
+
+def _finish(core: Array, factors: list[Array], given: _Given) -> TuckerTensor:
+    if given.through is not None:
         xp = namespace(core)
-        factors = [xp.matmul(U, V) for U, V in zip(through.factors, factors, strict=True)]
-    return TuckerTensor.trusted(core, factors)
+        factors = [xp.matmul(U, V) for U, V in zip(given.through.factors, factors, strict=True)]
+    return TuckerTensor.trusted(core if given.scale is None else core * given.scale, factors)

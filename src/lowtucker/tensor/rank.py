@@ -54,21 +54,30 @@ def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
     return rank if largest <= others else (*rank[:k], others, *rank[k + 1 :])
 
 
-def _as_integers(rank: Any, example: str = "rank=(3, 3, 2)") -> tuple[int, ...]:
-    """Rank as a tuple of positive integers."""
+def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
+    """Rank as a tuple of positive integers, within a shape where there is one."""
     if isinstance(rank, numbers.Integral) and not isinstance(rank, bool):
-        raise TypeError(f"rank must have one entry a mode, got the number {rank}. Try {example}.")
+        example = (int(rank),) * (3 if shape is None else len(shape))
+        raise TypeError(
+            f"rank must have one entry a mode, got the number {rank}. Try rank={example}."
+        )
     try:
         entries = tuple(rank)
     except TypeError:
         entries = (None,)
     if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
-        raise TypeError(f"rank must be a tuple of integers, got {rank!r}. Try {example}.")
-    if not entries:
-        raise ValueError(f"rank must have one entry a mode: got 0 entries, {rank!r}.")
+        raise TypeError(f"rank must be a tuple of integers, got {rank!r}. Try rank=(3, 3, 2).")
+    if len(entries) != len(shape or entries) or not entries:
+        of = "" if shape is None else f", for a tensor of {len(shape)} modes, shape {shape}"
+        raise ValueError(
+            f"rank must have one entry a mode: got {len(entries)} entries, {rank!r}{of}."
+        )
     for k, r in enumerate(entries):
-        if r < 1:
-            raise ValueError(f"rank[{k}] = {r} must be at least 1. Try {example}.")
+        if r < 1 or (shape is not None and r > shape[k]):
+            bounds = "at least 1" if shape is None else (
+                f"between 1 and {shape[k]}, the size of mode {k} of shape {shape}"
+            )  # fmt: skip
+            raise ValueError(f"rank[{k}] = {r} must be {bounds}.")
     return tuple(int(r) for r in entries)
 
 
@@ -88,9 +97,7 @@ def check_rank(
         An entry above the product of the others: no tensor has that rank. Names the one that
         is attained instead.
     """
-    checked = _as_integers(rank)
-    if shape is not None:
-        _check_against(checked, shape)
+    checked = _as_integers(rank, shape)
     attained = _attainable(checked)
     if warn and attained != checked:
         warn_caller(
@@ -99,19 +106,6 @@ def check_rank(
             RankWarning,
         )
     return checked
-
-
-def _check_against(rank: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    if len(rank) != len(shape):
-        raise ValueError(
-            f"rank must have one entry a mode: got {len(rank)} entries, {rank!r}, "
-            f"for a tensor of {len(shape)} modes, shape {shape}."
-        )
-    for k, (r, n) in enumerate(zip(rank, shape, strict=True)):
-        if r > n:
-            raise ValueError(
-                f"rank[{k}] = {r} must be between 1 and {n}, the size of mode {k} of shape {shape}."
-            )
 
 
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
@@ -208,7 +202,6 @@ def spectra(X: Any) -> Spectra:
         )
     # orthonormal factors do not change singular values: the core's are the tensor's
     X = as_float(as_tensor(getattr(X, "core", X), "X"), "X")
-    as_shape(X.shape, "X.shape")
     if not all_finite(X):
         raise ValueError("X has NaN or infinite entries: it has no singular values.")
     xp = namespace(X)

@@ -6,15 +6,21 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from lowtucker._arrays import (
     Array,
     adjoint,
     all_finite,
     as_array,
     as_float,
+    as_float_on,
     eps,
+    in_precision_of,
+    is_complex,
     like,
     namespace,
+    same_kind,
     size,
     to_numpy,
 )
@@ -159,8 +165,9 @@ class TuckerTensor:
         """
         index = _checked_indices(indices, self.shape)
         xp = namespace(self.core)
-        starts = range(0, max(1, index.shape[0]), CHUNK)
-        parts = [self._entries(index[i : i + CHUNK, :]) for i in starts]
+        count = index.shape[0]
+        starts = range(0, max(1, count), CHUNK)
+        parts = [self._entries(index[i : min(count, i + CHUNK), :]) for i in starts]
         return parts[0] if len(parts) == 1 else xp.concat(parts, axis=-1)
 
     def _entries(self, index: Array) -> Array:
@@ -223,7 +230,10 @@ class TuckerTensor:
 
     def __mul__(self, number: Any) -> TuckerTensor:
         """Product with a number (for a stack: with one number a trial)."""
-        number = like(to_numpy(as_array(number, "number")), self.core)
+        number = to_numpy(as_float(number, "number"))
+        promoted = is_complex(number) or is_complex(self.core)
+        dtype = in_precision_of(self.core.dtype, self.core, is_complex=promoted)
+        number = like(number, self.core, dtype)
         xp = namespace(self.core)
         if tuple(number.shape) not in {(), self.batch_shape}:
             raise ValueError(
@@ -248,6 +258,7 @@ class TuckerTensor:
                 f"expected two tensors of one shape, got {self.batch_shape + self.shape} and "
                 f"{other.batch_shape + other.shape}."
             )
+        same_kind(other.core, self.core, "the other tensor", "this one")
 
     def __repr__(self) -> str:
         batch = self.batch_shape
@@ -262,7 +273,13 @@ class TuckerTensor:
 
 def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
     core = as_float(core, "core")
-    factors = tuple(as_float(U, f"factors[{k}]") for k, U in enumerate(factors))
+    try:
+        factors = tuple(factors)
+    except TypeError:
+        raise TypeError(
+            f"factors must be a list with one matrix a mode, got {type(factors).__name__}."
+        ) from None
+    factors = tuple(as_float_on(U, core, f"factors[{k}]", "core") for k, U in enumerate(factors))
     if not 1 <= len(factors) <= core.ndim:
         raise ValueError(
             f"factors must have one matrix for each mode of the core, got {len(factors)} for a "
@@ -270,9 +287,10 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
         )
     batch, rank = core.shape[: core.ndim - len(factors)], core.shape[core.ndim - len(factors) :]
     for k, U in enumerate(factors):
-        if U.ndim != len(batch) + 2 or (*U.shape[:-2], U.shape[-1]) != (*batch, rank[k]):
+        fits = U.ndim == len(batch) + 2 and (*U.shape[:-2], U.shape[-1]) == (*batch, rank[k])
+        if not (fits and size(U.shape)):
             raise ValueError(
-                f"factors[{k}] must have shape (*{tuple(batch)}, n, {rank[k]}) to go with a core "
+                f"factors[{k}] must have shape {_shape_of(batch, rank[k])} to go with a core "
                 f"of shape {tuple(core.shape)}, got {tuple(U.shape)}."
             )
     for name, part in [("core", core), *((f"factors[{k}]", U) for k, U in enumerate(factors))]:
@@ -281,21 +299,25 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
     return core, factors
 
 
+def _shape_of(batch: Sequence[int], r: int) -> str:
+    return f"({', '.join(map(str, (*batch, 'n', r)))}), no axis empty,"
+
+
 def _checked_indices(indices: Any, shape: tuple[int, ...]) -> Array:
-    index = as_array(indices, "indices")
-    xp = namespace(index)
+    """Indices as NumPy integers, inside the shape."""
+    index = to_numpy(as_array(indices, "indices"))
     if index.ndim != 2 or index.shape[1] != len(shape):
         raise ValueError(
             f"indices must have shape (k, {len(shape)}), one row of 0-based indices for every "
             f"element, got {tuple(index.shape)}."
         )
-    if not xp.isdtype(index.dtype, "integral"):
+    if index.dtype.kind not in "iu":
         raise TypeError(f"indices must be integers, got dtype {index.dtype}.")
     for k, n in enumerate(shape):
-        column = index[:, k]
-        if column.shape[0] and (int(xp.min(column)) < 0 or int(xp.max(column)) >= n):
+        low, high = (int(f(index[:, k], initial=0)) for f in (np.min, np.max))
+        if low < 0 or high >= n:
             raise ValueError(
                 f"indices must be 0-based, from 0 to {n - 1} in mode {k}; got values from "
-                f"{int(xp.min(column))} to {int(xp.max(column))}."
+                f"{low} to {high}."
             )
-    return index
+    return index.astype(np.int64)

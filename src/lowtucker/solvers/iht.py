@@ -1,0 +1,181 @@
+"""Iterative hard thresholding: the step that TIHT and StoTIHT share."""
+
+from __future__ import annotations
+
+import math
+from abc import abstractmethod
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Self
+
+from lowtucker._arrays import Array, like, namespace, per_trial
+from lowtucker._random import Seed, as_seed
+from lowtucker.blocks import BlockSampler, Draw
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.start import as_start
+from lowtucker.solvers.steps import check_step, judge, normalised_step
+from lowtucker.tensor.rank import check_rank
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import HOSVD, Thresholding
+
+__all__ = ["IHT"]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class IHT(Solver):
+    """Gradient step on a block of measurements, then the thresholding: Algorithm 1.
+
+    A subclass is a frozen dataclass with the settings ``step`` and ``thresholding``, and says by
+    ``_make_sampler`` which blocks are drawn.
+    """
+
+    # what `bind` settles
+    _sampler: Any = field(default=None, init=False, compare=False)
+    _threshold: Any = field(default=None, init=False, compare=False)
+    # the settings of every subclass, which says what they mean
+    step: Any = "auto"
+    thresholding: Any = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        check_step(self.step)
+
+    @abstractmethod
+    def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+        """Blocks for a problem."""
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+        """Settle the thresholding and the blocks for a problem."""
+        bound = replace(self)
+        # a bound solver that is bound again keeps its thresholding, which has warned of its rank
+        threshold = self._threshold or settle_thresholding(self.thresholding, rank, problem)
+        sampler = self._make_sampler(problem, threshold.rank)
+        object.__setattr__(bound, "_threshold", threshold)
+        object.__setattr__(bound, "_sampler", sampler.bind(problem))
+        return bound
+
+    def __repr__(self) -> str:
+        """Settings that were given, and those that were chosen for a problem."""
+        given = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)
+            if f.init and getattr(self, f.name) != f.default
+        }
+        chosen: dict[str, Any] = {"step": self.step}
+        if self._sampler is not None and "sampler" not in given and self._sampler.n_blocks > 1:
+            chosen["block_size"] = self._sampler.block_size
+        text = ", ".join(f"{name}={value!r}" for name, value in (chosen | given).items())
+        return f"{type(self).__name__}({text})"
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """As many steps as there are blocks."""
+        return int(self._sampler.steps_per_epoch)
+
+    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
+        """State at the start, with the gradient of the first block."""
+        if isinstance(start, State):
+            again = self._measure(problem, self._block(problem, start), start)
+            return replace(again, passes=start.passes)
+        X = as_start(start, problem, self._threshold)
+        number, first = as_seed(seed)
+        trials = tuple(range(first, first + math.prod(problem.batch_shape)))
+        one = namespace(X.core).ones_like(X.norm())
+        return self._look(problem, State(X, 0, number, trials, 0.0, one < 0, one, one))
+
+    def advance(self, problem: Problem, state: State) -> State:
+        """One step of Algorithm 1."""
+        draw = self._draw(state)
+        if self.step == "auto":
+            block = problem.trusted_block(draw.rows)
+            size = state.damping * normalised_step(block, state, self._threshold)
+            passes = block.m / problem.m
+        else:
+            size, passes = self.step * like_weight(draw, state), 0.0
+        Z = state.full - per_trial(size, state.gradient) * state.gradient  # (4.3)
+        X, diverged = guarded(self._threshold, Z, state)  # (3.5)
+        moved = replace(state, t=state.t + 1, passes=state.passes + passes, diverged=diverged)
+        return self._look(problem, replace(moved, X=X))
+
+    def residual(self, problem: Problem, state: State) -> Array:
+        """Residual of all measurements: at hand when there is one block."""
+        if state.residual.shape[-1] == problem.m and self._sampler.block_size == problem.m:
+            return state.residual
+        return super().residual(problem, state)
+
+    def _draw(self, state: State) -> Draw:
+        if state.X.batch_shape:
+            draw: Draw = self._sampler.draw(state.t, state.seed, state.trials)
+            # one block for all: a stack of matrices needs no list of views
+            return replace(draw, rows=slice(None)) if self._sampler.n_blocks == 1 else draw
+        alone: Draw = self._sampler.draw(state.t, (state.seed, state.trials[0]))
+        return alone
+
+    def _block(self, problem: Problem, state: State) -> Problem:
+        return problem.trusted_block(self._draw(state).rows)
+
+    def _look(self, problem: Problem, state: State) -> State:
+        """Residual and gradient of the next block; an automatic step learns from them."""
+        block = self._block(problem, state)
+        state = self._measure(problem, block, state)
+        if self.step != "auto":
+            return state
+        state, worse_than_zero = judge(problem, block, state)
+        xp = namespace(worse_than_zero)
+        if not bool(xp.any(worse_than_zero)):
+            return state
+        keep = xp.astype(~worse_than_zero, state.damping.dtype)
+        return self._measure(problem, block, replace(state, X=state.X * keep))
+
+    @staticmethod
+    def _measure(problem: Problem, block: Problem, state: State) -> State:
+        full = state.X.full()
+        residual, gradient = block.residual_and_gradient(full)
+        passes = state.passes + block.m / problem.m
+        return replace(state, full=full, residual=residual, gradient=gradient, passes=passes)
+
+
+def guarded(thresholding: Thresholding, Z: Array, state: State) -> tuple[TuckerTensor, Array]:
+    """Threshold, but keep a trial at its last iterate where Z is not finite."""
+    xp = namespace(Z)
+    axes = tuple(range(len(state.X.batch_shape), Z.ndim))
+    broken = ~xp.isfinite(xp.sum(xp.abs(Z), axis=axes)) | state.diverged
+    if not bool(xp.any(broken)):
+        return thresholding(Z), broken
+    Z = xp.where(per_trial(broken, Z), state.full, Z)
+    X = thresholding(Z)
+    parts = [
+        xp.where(per_trial(broken, new), old, new)
+        for old, new in zip((state.X.core, *state.X.factors), (X.core, *X.factors), strict=True)
+    ]
+    return TuckerTensor.trusted(parts[0], parts[1:]), broken
+
+
+def like_weight(draw: Draw, state: State) -> Any:
+    """Weight of a draw as an array of the iterate's kind."""
+    if isinstance(draw.weight, float):
+        return draw.weight
+    damping = state.damping
+    return like(draw.weight, damping, damping.dtype)
+
+
+def settle_thresholding(given: Any, rank: tuple[int, ...] | None, problem: Problem) -> Thresholding:
+    """Thresholding that the user gave, or the HOSVD at the rank of the call."""
+    if given is None or isinstance(given, type):
+        if rank is None:
+            raise ValueError("rank is needed: give it to the call, or a thresholding that has one.")
+        made: Thresholding = (HOSVD if given is None else given)(
+            check_rank(rank, problem.shape, warn=False)
+        )
+        return made
+    if not isinstance(given, Thresholding):
+        raise TypeError(
+            f"thresholding must be a Thresholding or a class of them, got {given!r}. "
+            "Try lowtucker.HOSVD."
+        )
+    if rank is not None and tuple(given.rank) != tuple(rank):
+        raise ValueError(
+            f"rank = {tuple(rank)} is not the thresholding's, {given.rank}. Leave one of them out."
+        )
+    check_rank(given.rank, problem.shape, warn=False)
+    return given

@@ -1,0 +1,93 @@
+"""Step sizes of the iterative solvers: checking them, and choosing them."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from dataclasses import replace
+from typing import Any
+
+from lowtucker._arrays import Array, namespace, per_trial
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import State
+from lowtucker.tensor.products import multi_mode_product
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Thresholding
+
+__all__ = ["check_step", "judge", "normalised_step"]
+
+# The automatic step's guard (see `judge`): after a step that did harm the damping is multiplied by
+# CUT, after any other by GROW, up to 1.
+HARM, CUT, GROW = 4.5, 0.5, 1.1
+
+
+def check_step(step: Any) -> None:
+    """Check a step size."""
+    if isinstance(step, str):
+        if step != "auto":
+            raise ValueError(f'step must be a positive number or "auto", got {step!r}.')
+    elif isinstance(step, bool) or not isinstance(step, numbers.Real):
+        raise TypeError(f'step must be a positive number or "auto", got {step!r}.')
+    elif not (math.isfinite(step) and float(step) > 0):
+        raise ValueError(f'step must be a positive number or "auto", got {step!r}.')
+
+
+def normalised_step(block: Problem, state: State, thresholding: Thresholding) -> Array:
+    r"""Exact line search on the gradient projected onto the current factors' space.
+
+    .. math:: \|P g\|^2 / \big(\tfrac1b \sum_j w_j \langle A_j, P g \rangle^2\big), \quad
+        P = \bigotimes_k U_k U_k^*
+
+    Small blocks leave noise in the unfoldings of the gradient: for Gaussian rows of spectral
+    norm :math:`\sqrt{\nu} = (\sqrt{n_k} + \sqrt{N/n_k}) / \sqrt b` times the error. The step is
+    divided by :math:`\nu/2` where that exceeds 1; without it blocks of a few rows diverge.
+
+    One reading of the block's rows. Where X is zero the factors are those of the gradient.
+    """
+    xp = namespace(state.gradient)
+    X = state.X
+    zero = X.norm() == 0
+    factors = X.factors
+    if bool(xp.any(zero)):
+        finite = xp.where(xp.isfinite(state.gradient), state.gradient, 0 * state.full)
+        fresh = thresholding(finite).factors
+        pairs = zip(fresh, X.factors, strict=True)
+        factors = tuple(xp.where(per_trial(zero, U), V, U) for V, U in pairs)
+    core = multi_mode_product(state.gradient, factors, transpose=True)
+    direction = TuckerTensor.trusted(core, factors)
+    seen = block.cost_of(block.A.forward(direction)) * 2 / block.count
+    length = direction.norm() ** 2
+    ok = (seen > 0) & xp.isfinite(seen)
+    search = xp.where(ok, length / xp.where(ok, seen, xp.ones_like(seen)), xp.zeros_like(seen))
+    total = math.prod(X.shape)
+    noise = max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in X.shape) / block.m
+    return search / max(1.0, noise / 2)
+
+
+def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]:
+    r"""Guard of the automatic step: what a fresh block says of the last one.
+
+    A step did harm when the relative residual of the next block, before that block's own step,
+    exceeds the running mean by a factor of :math:`1 + 4.5 \sqrt{(1 - b/m)/b}`: six standard
+    deviations of the norm of b out of m Gaussian numbers; with one block, any growth at all.
+    Then later steps are damped. An iterate that is worse than zero by that factor is to be thrown
+    away: the trial starts again from zero with shorter steps. So no residual can run away.
+
+    Returns
+    -------
+    state : State
+        With the damping and the running mean brought up to date.
+    worse_than_zero : bool array, shape (*batch,)
+    """
+    xp = namespace(state.damping)
+    one = xp.ones_like(state.damping)
+    scale = problem.size(problem.y)
+    scale = xp.where(scale > 0, scale, one)
+    seen = block.size(state.residual) / scale * (problem.m / block.count) ** 0.5
+    much = 1 + HARM * math.sqrt((1 - block.m / problem.m) / block.m)
+    harm = seen > much * xp.minimum(state.level, one)
+    damping = xp.where(harm, CUT * state.damping, xp.minimum(GROW * state.damping, one))
+    worse_than_zero = (seen > much) & (state.t > 0)
+    share = block.m / problem.m
+    level = xp.where(worse_than_zero, one, (1 - share) * state.level + share * seen)
+    return replace(state, damping=damping, level=level), worse_than_zero
