@@ -76,6 +76,9 @@ OPERATORS = {
     "dense-order-5": lambda: lt.gaussian((2, 3, 1, 2, 2), 7, seed=4),
     "dense-stack": lambda: lt.gaussian(SHAPE, M, seed=2, trials=3),
     "dense-stack-blocks": _blocks,
+    "dense-stack-row-sets": lambda: lt.gaussian(SHAPE, M, seed=2, trials=2).restrict(
+        (np.array([0, 3, 3, 7, 9]), np.array([10, 1, 2, 5]))
+    ),
     "dense-block": lambda: lt.gaussian(SHAPE, M, seed=3).restrict(slice(2, 9)),
     "sparse": _sparse,
     "sparse-matlab-order": lambda: _sparse("F"),
