@@ -118,6 +118,7 @@ SOLVERS = {
     "TIHT-HOOI": (lt.TIHT(step=0.6, thresholding=lt.HOOI), EASY),
     "StoTIHT": (lt.StoTIHT(block_size=60, step=0.5), EASY),
     "StoTIHT-auto": (lt.StoTIHT(), EASY),
+    "StoTIHT-auto-short-block": (lt.StoTIHT(block_size=50), EASY),
     "StoTIHT-norms": (lt.StoTIHT(block_size=50, step=0.4, p="norms"), EASY),
     "StoTIHT-random-rows": (lt.StoTIHT(step=0.5, sampler=lt.RandomRows(60)), EASY),
     "StoTIHT-shuffled-auto": (lt.StoTIHT(sampler=lt.Shuffled(40)), EASY),

@@ -26,6 +26,7 @@ LEVELS = [
     ["solvers", "stopping"],
     ["monitoring"],
     ["result"],
+    ["driver"],
     ["solve"],
     ["recover"],
     ["theory", "estimators", "experiments", "bench"],

@@ -122,5 +122,7 @@ def test_load_refuses_what_is_not_a_result(tmp_path, result):
 
 
 def test_settings_that_were_chosen_are_in_the_solver_line(result):
-    assert result.solver == "StoTIHT(step='auto', block_size=50)"
+    assert result.solver == "StoTIHT(step='auto', sampler=Shuffled(block_size=50))"
+    bound = make(solver="stotiht")
+    assert bound.solver == "StoTIHT(step='auto', block_size=50)"
     assert repr(lt.TIHT(step=0.5)) == "TIHT(step=0.5)"

@@ -56,6 +56,32 @@ def test_error_below_and_max_seconds():
     assert not lt.MaxSeconds(2).met(history([1, 1]))
 
 
+def test_error_below_is_no_success():
+    A = lt.gaussian((4, 4), 40, seed=0)
+    X_true = lt.random_tucker((4, 4), (1, 1), seed=0)
+    problem = lt.Problem(A, A.forward(X_true))
+    result = lt.solve(problem, "tiht", (1, 1), stop=lt.ErrorBelow(0.5), X_true=X_true)
+    assert result.status is lt.Status.ERROR_REACHED
+    assert not result.success
+
+
+def test_or_instead_of_a_bar_is_refused():
+    with pytest.raises(TypeError, match="combine with | and &"):
+        lt.ResidualBelow(0.5) or lt.MaxEpochs(5)
+    A = lt.gaussian((4, 4), 40, seed=0)
+    with pytest.raises(TypeError, match="stop must be a stopping rule"):
+        lt.solve(lt.Problem(A, np.ones(40)), "tiht", (1, 1), stop=5)
+
+
+def test_history_keeps_its_rows_while_it_grows():
+    h = lt.History()
+    for k in range(100):
+        h.append({"epoch": k, "residual": np.array([k, 2.0 * k]), "phase": "StoTIHT"})
+    assert h.epoch.tolist() == list(range(100))
+    assert h.residual[99].tolist() == [99, 198]
+    assert set(h.phase) == {"StoTIHT"}
+
+
 def test_error_below_without_the_truth_says_what_is_missing():
     A = lt.gaussian((3, 3), 20)
     problem = lt.Problem(A, np.ones(20))

@@ -133,6 +133,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Public names only."""
+    return __all__
+
+
 def __getattr__(name: str) -> Any:
     """Import ``lowtucker.io`` when it is first asked for: no recovery needs it."""
     if name == "io":

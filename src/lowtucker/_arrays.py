@@ -119,6 +119,10 @@ def as_array(value: Any, name: str) -> Array:
                 f"{name} must be an array of numbers, got a masked array. Fill its masked "
                 "elements with numpy.ma.filled(..., value), or leave out what they belong to."
             )
+        if not isinstance(value, np.ndarray) and hasattr(value, "full"):  # not silently formed
+            raise TypeError(
+                f"{name} must be an array of numbers, got {type(value).__name__}. Try X.full()."
+            )
         given = value
         try:
             value = np.asarray(value)
@@ -128,10 +132,7 @@ def as_array(value: Any, name: str) -> Array:
                 f"make all its rows equally long."
             ) from error
         if value.dtype.kind == "O" and value.ndim == 0:
-            hint = " Try X.full()." if hasattr(given, "full") else ""
-            raise TypeError(
-                f"{name} must be an array of numbers, got {type(given).__name__}.{hint}"
-            )
+            raise TypeError(f"{name} must be an array of numbers, got {type(given).__name__}.")
     if is_numpy(value) and value.dtype.kind not in "biufc":
         raise TypeError(
             f"{name} must be an array of numbers, got dtype {value.dtype}. "

@@ -28,7 +28,6 @@ class Stream(IntEnum):
     OPERATOR = 2
     BLOCKS = 3
     PROBE = 4
-    NOISE = 5
 
 
 def as_seed(seed: Any) -> tuple[int, int]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
@@ -104,9 +105,9 @@ class BlockSampler(ABC):
         t = as_integer(t, "t", 0, LIMIT - 1)
         numbers = (first,) if trials is None else _checked_trials(trials)
         key = (t, number, numbers, trials is None)
-        if self._last is not None and self._last[0] == key:
-            last: Draw = self._last[1]
-            return last
+        last: tuple[Any, Draw] | None = self._last  # read once: threads may share a sampler
+        if last is not None and last[0] == key:
+            return last[1]
         rows, weights = self._draw(t, number, numbers)
         draw = Draw(tuple(rows), weights)
         if trials is None:
@@ -114,6 +115,10 @@ class BlockSampler(ABC):
         # a step asks twice: at its end for its successor's block, which then asks again
         object.__setattr__(self, "_last", (key, draw))
         return draw
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Sampler for some of the trials of the stack that it is bound to, by position."""
+        return self
 
     @property
     def n_blocks(self) -> int:
@@ -196,6 +201,15 @@ class Partition(BlockSampler):
                 )
         object.__setattr__(bound, "_p", p)
         return bound
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Sampler for some of the trials, each with its own probabilities."""
+        if self._p.ndim < 2:
+            return self
+        part = copy(self)
+        object.__setattr__(part, "_p", self._p[list(positions)])
+        object.__setattr__(part, "_last", None)
+        return part
 
     def _norms(self, problem: Problem) -> NumPyArray:
         """Share of the squared row norms in each block, one row a trial in a stack."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -48,8 +49,10 @@ class Problem:
     ----------
     A : MeasurementOperator
     y : array, shape (*batch, m)
+        A column (m, 1) is taken for (m,), unless A is a stack.
     weights : array, shape (m,) or (*batch, m), optional
-        :math:`w_j \ge 0`; 1 by default, as in the paper.
+        :math:`w_j \ge 0`; 1 by default, as in the paper. 0 leaves a measurement out: what y has
+        there does not matter, not even NaN (it is kept as 0).
 
     Attributes
     ----------
@@ -76,17 +79,20 @@ class Problem:
     def __post_init__(self) -> None:
         """Check the parts against each other."""
         check_operator(self.A)
-        y = _checked_vector(self.y, "y", self.A)
+        y = _vector(self.y, "y", self.A)
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
             raise ValueError(
                 f"y must have shape {(*self.A.batch_shape, self.A.m)}, one row for each trial of "
                 f"A, got {tuple(y.shape)}."
             )
-        object.__setattr__(self, "y", y)
-        object.__setattr__(self, "count", self.A.count)
         if self.weights is not None:
             weights = _checked_weights(self.weights, self.A, tuple(y.shape))
             object.__setattr__(self, "weights", weights)
+            if not all_finite(y):
+                xp = namespace(y)
+                y = xp.where(weights > 0, y, xp.zeros_like(y))
+        object.__setattr__(self, "y", _checked(y, "y", self.A))
+        object.__setattr__(self, "count", self.A.count)
 
     @property
     def m(self) -> int:
@@ -108,6 +114,25 @@ class Problem:
         """Dtype of the tensor to be found: the operator's, or else that of y."""
         return self.y.dtype if self.A.dtype is None else self.A.dtype
 
+    @property
+    def equations(self) -> int:
+        """The number of real equations that count, in the trial that has fewest.
+
+        Measurements of positive weight; twice as many where y is complex and the tensor real:
+        a real and an imaginary part each.
+        """
+        if self.weights is None:
+            counts = to_numpy(self.count) if is_array(self.count) else np.asarray(self.count)
+        else:
+            counts = np.count_nonzero(to_numpy(self.weights) > 0, axis=-1)
+        parts = 2 if is_complex(self.y) and "complex" not in str(self.tensor_dtype) else 1
+        return parts * int(np.min(counts))
+
+    @cached_property
+    def y_norm(self) -> Array:
+        """Weighted norm of y, shape (*batch,)."""
+        return self.weighted_norm(self.y)
+
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
         measured = self.A.forward(X)
@@ -120,11 +145,10 @@ class Problem:
 
     def relative(self, residual: Array) -> Array:
         """Weighted norm of a residual vector, relative to y's (absolute where y is zero)."""
-        scale = self.size(self.y)
-        xp = namespace(scale)
-        return self.size(residual) / xp.where(scale > 0, scale, xp.ones_like(scale))
+        scale, xp = self.y_norm, namespace(self.y)
+        return self.weighted_norm(residual) / xp.where(scale > 0, scale, xp.ones_like(scale))
 
-    def size(self, v: Array) -> Array:
+    def weighted_norm(self, v: Array) -> Array:
         r"""Return the weighted norm :math:`(\sum_j w_j |v_j|^2)^{1/2}`, shape (*batch,)."""
         v = v if self.weights is None else namespace(v).sqrt(self.weights) * v
         return norm(v, batch_ndim=v.ndim - 1)
@@ -152,7 +176,7 @@ class Problem:
 
         .. math:: \nabla F(X) = \frac1m \sum_j w_j A_j (\langle A_j, X \rangle - y_j)
 
-        One pass: each row is read once where the operator can.
+        One pass: each row is read once where the operator can, as a matrix in NumPy can.
         """
         return self.residual_and_gradient(X)[1]
 
@@ -178,6 +202,8 @@ class Problem:
 
     def trusted_block(self, rows: Rows) -> Problem:
         """:meth:`block` for rows that are known to be right."""
+        if isinstance(rows, slice) and rows.indices(self.m) == (0, self.m, 1):
+            return self
         block = object.__new__(Problem)
         A = self.A._restrict(rows)
         if len(self.y.shape) > 2 and isinstance(rows, tuple):
@@ -224,19 +250,27 @@ def _rows_of(y: Array, rows: Rows) -> Array:
     return xp.reshape(joined, (*y.shape[:-1], joined.shape[-1]))
 
 
-def _checked_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
-    """Check one number for each measurement; in the operator's precision where it has one."""
+def _vector(value: Any, name: str, A: MeasurementOperator) -> Array:
+    """Check that there is one number for each measurement; MATLAB's columns are taken too."""
     v = as_float_on(value, A.prototype, name, type(A).__name__)
+    if tuple(v.shape) == (A.m, 1) and A.m > 1 and not A.batch_shape:
+        v = v[:, 0]
     if v.ndim == 0 or v.shape[-1] != A.m:
         raise ValueError(
             f"{name} must have one entry for each of the {A.m} measurements, got shape "
             f"{tuple(v.shape)}. Is it the {name} of another operator?"
         )
+    return v
+
+
+def _checked(v: Array, name: str, A: MeasurementOperator) -> Array:
+    """Check that all are finite, and bring them to the operator's precision where it has one."""
     if not all_finite(v):
         bad = np.flatnonzero(~np.isfinite(to_numpy(v)).reshape(-1, A.m).all(axis=0))
         raise ValueError(
             f"{name} has NaN or infinite entries, the first at {bad[0]}. Leave those measurements "
-            f"out: keep = numpy.isfinite({name}), then A.restrict(keep) and {name}[keep]."
+            f"out: keep = numpy.isfinite({name}), then {name}[keep] with A[keep] for an array A, "
+            "A.restrict(keep) for an operator; or give them the weight 0."
         )
     if A.dtype is None:
         return v
@@ -245,7 +279,7 @@ def _checked_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
 
 
 def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
-    w = _checked_vector(weights, "weights", A)
+    w = _checked(_vector(weights, "weights", A), "weights", A)
     check_weights(w, shape)
     xp = namespace(w)
     if bool(xp.any(w < 0)) or not bool(xp.any(w > 0)):

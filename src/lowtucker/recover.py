@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from typing import Any, Literal
 
-from lowtucker._arrays import namespace
+import numpy as np
+from numpy.typing import NDArray
+
+from lowtucker._arrays import as_number, is_complex, like, to_numpy
 from lowtucker._random import Seed
 from lowtucker.monitoring import Callback
 from lowtucker.operators import as_operator
@@ -17,7 +19,6 @@ from lowtucker.result import Result
 from lowtucker.solve import solve
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
-from lowtucker.tensor.products import norm
 
 __all__ = ["recover"]
 
@@ -58,12 +59,14 @@ def recover(
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
     solver : str or Solver
-        "auto" (StoTIHT with its automatic step and block size), "tiht", "stotiht", or a solver
-        with settings such as ``StoTIHT(block_size=100, step=0.5)``.
+        "auto" (StoTIHT with automatic steps and blocks, then TIHT where that gets stuck), "tiht",
+        "stotiht", or a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``.
     tol : float
-        The residual :math:`\|y - A(X)\| / \|y\|` to reach.
+        The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
+        An epoch reads about as many rows as there are.
     max_seconds : float, optional
+        Limit on the time of the iterations; looked at when an epoch ends.
     noise_std : float, optional
         Standard deviation of the noise in y: the run ends at the noise floor,
         :math:`\|y - A(X)\| \le \sigma \sqrt m`.
@@ -111,6 +114,7 @@ def recover(
     _check_not_yet(rank, loss, checkpoint)
     operator = as_operator(A, shape, order=order)
     problem = Problem(operator, y, weights)
+    _check_fields(problem)
     stop = _stopping(problem, tol, max_epochs, max_seconds, noise_std)
     return solve(
         problem,
@@ -138,14 +142,22 @@ def _stopping(
     return rule if max_seconds is None else rule | MaxSeconds(max_seconds)
 
 
-def _noise_floor(problem: Problem, noise_std: Any) -> float:
-    """Relative residual that noise of that size leaves; the smallest of a stack."""
-    number = isinstance(noise_std, int | float) and not isinstance(noise_std, bool)
-    if not number or not (math.isfinite(noise_std) and noise_std >= 0):
-        raise ValueError(f"noise_std must be a number, zero or more, got {noise_std!r}.")
-    size = norm(problem.y, batch_ndim=problem.y.ndim - 1)
-    largest = float(namespace(size).max(size))
-    return float(noise_std) * math.sqrt(problem.m) / largest if largest > 0 else 0.0
+def _noise_floor(problem: Problem, noise_std: Any) -> NDArray[Any]:
+    """Relative residual that noise of that size leaves, one number for every trial."""
+    std = as_number(noise_std, "noise_std", 0.0)
+    total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
+    size = to_numpy(problem.y_norm)
+    return np.asarray(std * np.sqrt(total) / np.where(size > 0, size, np.inf))
+
+
+def _check_fields(problem: Problem) -> None:
+    """Refuse complex measurements that no tensor of the operator's can give."""
+    zero = like(np.zeros(problem.shape), problem.A.prototype, problem.A.dtype)
+    if is_complex(problem.y) and not is_complex(problem.A.forward(zero)):
+        raise ValueError(
+            "y is complex, but A gives real measurements of real tensors. For complex tensors try "
+            "lowtucker.DenseOperator(matrix, shape, dtype=complex); otherwise give y.real."
+        )
 
 
 def _check_not_yet(rank: Any, loss: Any, checkpoint: Any) -> None:

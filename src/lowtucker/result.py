@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from html import escape
 from typing import Any
 
@@ -72,6 +72,47 @@ class Result:
         """Relative residual at the end."""
         return self.history.last["residual"]
 
+    @property
+    def advice(self) -> str:
+        """What the status means, and what this run suggests to try; one line a kind of ending."""
+        kinds = dict.fromkeys(np.atleast_1d(self.status).tolist())
+        return "\n".join(f"{status} {self._hint(status)}".strip() for status in kinds)
+
+    def _hint(self, status: Status) -> str:
+        """Read the likely cause off the numbers."""
+        if status is not Status.STALLED:
+            return ""
+        residual = float(np.max(np.atleast_1d(self.residual)[np.atleast_1d(self.status) == status]))
+        ratio = self.m / self.degrees_of_freedom
+        # random numbers would be fitted as well as that
+        if residual > 0.8 * max(0.0, 1 - 1 / ratio) ** 0.5:
+            return "Nothing was fitted: check shape=, order=, and lowtucker.check_adjoint(A)."
+        if residual < 1e-12:
+            return "The residual is at rounding error: raise tol."
+        if ratio < 3:
+            return (
+                f"With {ratio:.1f} measurements per degree of freedom the rank may be too large: "
+                "try more measurements, a smaller rank, or another seed."
+            )
+        return "Try noise_std= where there is noise, a larger rank, or another seed."
+
+    def trial(self, k: int) -> Result:
+        """One trial of a stack, as a result of its own."""
+        X = self.X.trial(k)
+        columns = {
+            name: values[:, k] if values.ndim > 1 else values
+            for name, values in self.history.items()
+        }
+        return replace(
+            self,
+            X=X,
+            success=bool(self.success[k]),
+            status=self.status[k],
+            epochs=int(self.epochs[k]),
+            history=History.of({name: v[: self.epochs[k] + 1] for name, v in columns.items()}),
+            state=None,
+        )
+
     def plot(self) -> Any:
         """Draw the residual, the error where it is known, and the spectra; returns the figure.
 
@@ -92,6 +133,8 @@ class Result:
                 label = f"relative {name}" + (" (median)" if values.ndim > 1 else "")
                 left.semilogy(self.history.epoch, np.maximum(middle, 1e-17), label=label)
         left.set_xlabel("epoch")
+        left.set_ylabel("relative to ||y||, ||X||" if "error" in self.history else "residual")
+        left.xaxis.get_major_locator().set_params(integer=True)
         left.legend()
         left.set_title(self.solver.split("(")[0])
         X = self.X
@@ -121,6 +164,7 @@ class Result:
             state = self.state
             meta["state"] = {
                 "t": state.t, "seed": state.seed, "trials": state.trials, "passes": state.passes,
+                "phase": state.phase,
             }  # fmt: skip
             arrays |= {f"state_{name}": getattr(state, name) for name in _STATE_ARRAYS}
             arrays |= {"state_core": state.X.core, **_numbered("state_factor", state.X.factors)}
@@ -172,7 +216,11 @@ class Result:
         names, counts = np.unique([s.name for s in np.atleast_1d(self.status)], return_counts=True)
         total = int(counts.sum())
         return [
-            ("status", f"{name}{f' ({n} of {total})' if total > 1 else ''}: {Status[name]}")
+            (
+                "status",
+                f"{name}{f' ({n} of {total})' if total > 1 else ''}: "
+                f"{Status[name]} {self._hint(Status[name])}".strip(),
+            )
             for name, n in zip(names, counts, strict=True)
         ]
 
@@ -245,6 +293,7 @@ def _state(meta: dict[str, Any] | None, arrays: dict[str, Any]) -> State | None:
         seed=meta["seed"],
         trials=tuple(meta["trials"]),
         passes=meta["passes"],
+        phase=meta["phase"],
         **{name: arrays[f"state_{name}"] for name in _STATE_ARRAYS},
     )
 

@@ -19,11 +19,13 @@ class Status(Enum):
     """
 
     CONVERGED = "The residual fell below the tolerance."
+    ERROR_REACHED = (
+        "The error against X_true fell below its tolerance. That is no verdict: it used the truth."
+    )
     NOISE_FLOOR = "The residual is as small as the given noise: no more can be had from these data."
     STALLED = (
-        "The residual stopped falling above the tolerance: a local minimum, a rank that is too "
-        "small, noise (give noise_std), or a tolerance below rounding error. Try another seed or "
-        "start, or a larger rank."
+        "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
+        "fit, noise, or a tolerance below rounding error."
     )
     DIVERGED = (
         'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'

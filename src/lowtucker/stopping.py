@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 
-from lowtucker._arrays import as_integer
+from lowtucker._arrays import as_integer, as_number
 from lowtucker.status import Status
 
 __all__ = [
@@ -50,6 +49,10 @@ class StoppingRule(ABC):
     def __and__(self, other: StoppingRule) -> StoppingRule:
         return _Both(self, other)
 
+    def __bool__(self) -> bool:
+        """Refuse ``or`` and ``and``, which would silently drop a rule."""
+        raise TypeError("Stopping rules combine with | and &, not with `or` and `and`.")
+
 
 @dataclass(frozen=True)
 class _Either(StoppingRule):
@@ -78,14 +81,15 @@ class _Both(StoppingRule):
 
 @dataclass(frozen=True)
 class ResidualBelow(StoppingRule):
-    """The relative residual is at most ``tol``."""
+    """The relative residual is at most ``tol``: one number, or one for every trial of a stack."""
 
-    tol: float
+    tol: Any
     status: Status = Status.CONVERGED
 
     def __post_init__(self) -> None:
         """Check the tolerance."""
-        _check_number(self.tol, "tol", zero=True)
+        if not isinstance(self.tol, np.ndarray):
+            as_number(self.tol, "tol", 0.0)
 
     def met(self, history: Columns) -> Mask:
         """Compare the last residual."""
@@ -94,14 +98,17 @@ class ResidualBelow(StoppingRule):
 
 @dataclass(frozen=True)
 class ErrorBelow(StoppingRule):
-    """The error against X_true is at most ``tol``; for experiments, where the truth is known."""
+    """The error against X_true is at most ``tol``; for experiments, where the truth is known.
+
+    It is no success: a verdict never uses the truth.
+    """
 
     tol: float
-    status: Status = Status.CONVERGED
+    status: Status = Status.ERROR_REACHED
 
     def __post_init__(self) -> None:
         """Check the tolerance."""
-        _check_number(self.tol, "tol", zero=True)
+        as_number(self.tol, "tol", 0.0)
 
     def met(self, history: Columns) -> Mask:
         """Compare the last error."""
@@ -121,7 +128,7 @@ class Stalled(StoppingRule):
     def __post_init__(self) -> None:
         """Check the settings."""
         as_integer(self.window, "window")
-        _check_number(self.fall, "fall", zero=True)
+        as_number(self.fall, "fall", 0.0)
 
     def met(self, history: Columns) -> Mask:
         """Compare the best of the window with the best before it."""
@@ -158,16 +165,8 @@ class MaxSeconds(StoppingRule):
 
     def __post_init__(self) -> None:
         """Check the number."""
-        _check_number(self.seconds, "max_seconds")
+        as_number(self.seconds, "max_seconds", positive=True)
 
     def met(self, history: Columns) -> Mask:
         """Compare the clock."""
         return np.asarray(history["seconds"][-1] >= self.seconds)
-
-
-def _check_number(value: Any, name: str, zero: bool = False) -> None:
-    positive = "a number, zero or more" if zero else "a positive number"
-    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
-        raise TypeError(f"{name} must be {positive}, got {value!r}.")
-    if math.isnan(value) or value < 0 or (value == 0 and not zero):
-        raise ValueError(f"{name} must be {positive}, got {value!r}.")

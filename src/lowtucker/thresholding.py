@@ -1,6 +1,7 @@
 r"""The thresholding :math:`H_r` of equation (3.5): maps onto tensors of low rank.
 
-The iterative solvers know this interface, not Tucker: another format is another class here.
+The iterative solvers choose none themselves: they call this interface. What it returns is a
+TuckerTensor, whose factors the automatic step size uses too.
 """
 
 from __future__ import annotations

@@ -66,6 +66,14 @@ def test_options_of_recover(folder, options):
     assert done.exit_code == 0, done.output
 
 
+def test_full_tensor_for_numpy_and_matlab(folder):
+    assert run(*CALL, "-o", "found.npy", "-q").exit_code == 0
+    assert run(*CALL, "-o", "found.mat", "-q").exit_code == 0
+    X = np.load("X.npy")
+    assert lt.metrics.relative_error(np.load("found.npy"), X) < 1e-5
+    np.testing.assert_allclose(scipy.io.loadmat("found.mat")["X"], np.load("found.npy"))
+
+
 def test_quiet_prints_nothing(folder):
     done = run(*CALL, "-o", "X.npz", "--quiet")
     assert (done.exit_code, done.output) == (0, "")
@@ -86,9 +94,11 @@ BAD = [
     (["recover", "A.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "shape is needed"),
     ([*CALL[:-1], "2,2", "-o", "x.npz"], "rank must have one entry a mode"),
     ([*CALL[:-1], "2,2,a", "-o", "x.npz"], "is not a list of integers such as 30,30,10"),
-    ([*CALL, "-o", "x.txt"], "output must be an .npz file"),
+    ([*CALL, "-o", "x.txt"], "output must be one of .npz, .npy, .mat"),
+    ([*CALL, "-o", "none/x.npz"], "none is not a folder"),
+    ([*CALL, "-o", "x.npz", "--plot", "run.xyz"], "plot must be a picture such as run.png"),
     ([*CALL, "-o", "y.npz"], "output y.npz exists"),
-    ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be a positive number"),
+    ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
     ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "belongs to stotiht"),
     ([*CALL, "-o", "x.npz", "--solver", "newton"], "'newton' is not one of"),
     (["recover", "A.npy", "page.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],

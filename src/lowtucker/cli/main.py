@@ -14,7 +14,7 @@ from lowtucker.cli.recover import recover
 
 __all__ = ["main"]
 
-BAD_INPUT = 2
+BAD_INPUT, INTERRUPTED = 2, 130
 
 
 class _Commands(click.Group):
@@ -26,6 +26,8 @@ class _Commands(click.Group):
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
+        except KeyboardInterrupt:
+            sys.exit(INTERRUPTED)
         except (ValueError, TypeError, OSError, ImportError, NotImplementedError) as error:
             if ctx.params.get("traceback"):
                 raise

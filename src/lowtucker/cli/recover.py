@@ -12,6 +12,7 @@ from lowtucker.cli.common import NOT_RECOVERED, IntTuple, console
 
 __all__ = ["recover"]
 
+OUTPUTS = (".npz", ".npy", ".mat")
 INTERRUPTED = 130
 FILE = click.Path(path_type=Path)
 
@@ -23,7 +24,13 @@ FILE = click.Path(path_type=Path)
 @click.option(
     "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
 )
-@click.option("-o", "--output", type=FILE, required=True, help="The result, an .npz file.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    help="The result as .npz, or the full tensor X as .npy or .mat.",
+)
 @click.option(
     "--order",
     type=click.Choice(["C", "F"]),
@@ -74,10 +81,7 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
     """
     import lowtucker as lt
 
-    if output.suffix.lower() != ".npz":
-        raise ValueError(f"output must be an .npz file, got {output}. Try -o {output.stem}.npz.")
-    if output.exists() and not overwrite:
-        raise ValueError(f"output {output} exists. Give another name, or --overwrite.")
+    _check_output(output, plot, overwrite)
     result = lt.recover(
         lt.io.load_operator(a, shape, name=name_a, order=order),
         _vector(y, name_y),
@@ -93,14 +97,51 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
         seed=seed,
         callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
     )
-    result.save(output, overwrite=overwrite)
+    _write(result, output, overwrite)
     if plot is not None:
         result.plot().savefig(plot)
     if not quiet:
-        console().print(f"{result}\n  written   {output}", markup=False)
+        written = f"{output}" if plot is None else f"{output}, {plot}"
+        console().print(f"{result}\n  written   {written}", markup=False)
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
     sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _check_output(output: Path, plot: Path | None, overwrite: bool) -> None:
+    """Find out before the work whether its result can be written."""
+    if output.suffix.lower() not in OUTPUTS:
+        raise ValueError(
+            f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
+        )
+    if output.exists() and not overwrite:
+        raise ValueError(f"output {output} exists. Give another name, or --overwrite.")
+    for path in (output, *([] if plot is None else [plot])):
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"{path.parent} is not a folder: {path} could not be written there.")
+    if plot is not None:
+        from lowtucker._plotting import new_figure
+
+        formats = new_figure()[0].canvas.get_supported_filetypes()
+        if plot.suffix.lower().lstrip(".") not in formats:
+            raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
+
+
+def _write(result: Any, output: Path, overwrite: bool) -> None:
+    """Result as .npz; the full tensor X as .npy or .mat."""
+    suffix = output.suffix.lower()
+    if suffix == ".npz":
+        result.save(output, overwrite=overwrite)
+        return
+    import numpy as np
+
+    full = np.asarray(result.X)
+    if suffix == ".npy":
+        np.save(output, full)
+    else:
+        from scipy.io import savemat
+
+        savemat(output, {"X": full})
 
 
 def _vector(path: Path, name: str | None) -> Any:

@@ -33,7 +33,8 @@ class History(Mapping[str, NumPyArray]):
     """
 
     def __init__(self) -> None:
-        self._rows: list[dict[str, Any]] = []
+        self._columns: dict[str, NumPyArray] = {}  # with room for more rows
+        self._count = 0
 
     @classmethod
     def of(cls, columns: Mapping[str, Any]) -> History:
@@ -46,22 +47,36 @@ class History(Mapping[str, NumPyArray]):
 
     def append(self, row: Mapping[str, Any]) -> None:
         """Add a row."""
-        self._rows.append(dict(row))
+        for name, value in row.items():
+            item = np.asarray(value)
+            if not self._count:
+                dtype = "U32" if item.dtype.kind == "U" else item.dtype
+                self._columns[name] = np.empty((16, *item.shape), dtype=dtype)
+            column = self._columns[name]
+            if self._count == len(column):
+                column = np.concatenate([column, np.empty_like(column)])
+            if not np.can_cast(item.dtype, column.dtype):
+                column = column.astype(np.result_type(column, item))
+            column[self._count] = item
+            self._columns[name] = column
+        self._count += 1
 
     @property
     def rows(self) -> int:
         """The number of rows."""
-        return len(self._rows)
+        return self._count
 
     @property
     def last(self) -> dict[str, Any]:
         """Return the last row."""
-        return dict(self._rows[-1])
+        return {name: column[self._count - 1] for name, column in self._columns.items()}
 
     def __getitem__(self, name: str) -> NumPyArray:
-        if not self._rows or name not in self._rows[0]:
+        if name not in self._columns:
             raise KeyError(f"history has no column {name!r}, only {', '.join(self)}")
-        return np.array([row[name] for row in self._rows])
+        view = self._columns[name][: self._count]
+        view.flags.writeable = False
+        return view
 
     def __getattr__(self, name: str) -> NumPyArray:
         if name.startswith("_"):
@@ -72,10 +87,10 @@ class History(Mapping[str, NumPyArray]):
             raise AttributeError(str(error)) from None
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._rows[0] if self._rows else {})
+        return iter(self._columns)
 
     def __len__(self) -> int:
-        return len(self._rows[0]) if self._rows else 0
+        return len(self._columns)
 
     def __repr__(self) -> str:
         return f"History of {self.rows} rows: {', '.join(self)}"

@@ -13,7 +13,7 @@ import numpy as np
 __all__ = ["Callback", "Progress", "ProgressBar"]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Progress:
     """What a callback is told after every epoch. It may return True to stop the run.
 
@@ -32,6 +32,9 @@ class Progress:
     residual: Any
     state: Any
     max_epochs: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Progress: {self.line}, {self.passes:.1f} passes"
 
     @property
     def line(self) -> str:

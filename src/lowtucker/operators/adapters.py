@@ -80,7 +80,8 @@ class SparseOperator(MatrixOperator):
 class LinearOperatorAdapter(MatrixOperator):
     """Measurements by a SciPy or PyLops linear operator of shape (m, N).
 
-    Anything with ``shape``, ``matvec`` and ``rmatvec`` will do. It cannot measure some rows
+    Anything with ``shape``, ``matvec`` and ``rmatvec`` will do; ``rmatvec`` is called once, with
+    zeros, to see that it is there. It cannot measure some rows
     alone, so blocks are slow; a warning says so once.
 
     Parameters
@@ -103,6 +104,13 @@ class LinearOperatorAdapter(MatrixOperator):
         dtype = getattr(operator, "dtype", None)
         self.dtype = as_float(np.empty(0, dtype), "operator").dtype
         self._complex_domain = self.dtype.kind == "c"
+        try:
+            operator.rmatvec(np.zeros(self.m, self.dtype))
+        except NotImplementedError as error:
+            raise ValueError(
+                f"{type(operator).__name__} has no rmatvec, the adjoint, which every solver needs. "
+                "Define it, or try lowtucker.FunctionOperator(forward, adjoint, shape, m)."
+            ) from error
 
     def _matvec(self, x: Array) -> Array:
         return self._each("matvec", x, self.m)
@@ -137,13 +145,23 @@ def as_operator(
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
 
+    See Also
+    --------
+    FunctionOperator : makes one of two functions.
+
     Examples
     --------
     >>> import numpy as np
     >>> as_operator(np.ones((2, 12)), shape=(3, 4))
     DenseOperator: 2 measurements of tensors of shape (3, 4) (0.17 per entry)
     """
+    order = check_order(order)
     if isinstance(A, MeasurementOperator):
+        if order == "F":
+            raise ValueError(
+                f"A is a {type(A).__name__}, which knows how its rows were vectorised: "
+                'give order="F" when the operator is made.'
+            )
         if shape is not None and as_shape(shape) != A.shape:
             raise ValueError(
                 f"shape={tuple(shape)} is not the shape of A's tensors, {A.shape}. Leave it out."
@@ -151,12 +169,17 @@ def as_operator(
         return A
     if all(hasattr(A, name) for name in ("tocsr", "shape", "dot")):
         return SparseOperator(A, _needed(shape, A), order=order)
-    if all(hasattr(A, name) for name in ("matvec", "rmatvec", "shape")):
+    if all(hasattr(A, name) for name in ("matvec", "shape")):
         return LinearOperatorAdapter(A, _needed(shape, A), order=order)
     if isinstance(A, str | bytes) or hasattr(A, "__fspath__"):
         raise TypeError(
             f"A must be an operator or an array, got the path {A!r}. "
             "Try lowtucker.io.load_operator(path, shape)."
+        )
+    if callable(A) or (isinstance(A, tuple | list) and any(map(callable, A))):
+        raise TypeError(
+            "A must be an operator or an array, got a function. "
+            "Try lowtucker.FunctionOperator(forward, adjoint, shape, m)."
         )
     return DenseOperator(A, shape, order=order)
 

@@ -1,21 +1,15 @@
 """The measurement operator: the contract that everything above relies on.
 
-An operator of one's own needs ``shape``, ``m`` and two hooks::
-
-    class Blur(MeasurementOperator):
-        def __init__(self, shape, kernel): ...
-        def _forward(self, X): ...      # one tensor of self.shape  ->  (m,)
-        def _adjoint(self, v): ...      # (m,)  ->  one tensor of self.shape
-
-The public methods check their arguments, loop over the leading axes of a stack, and check what
-the hooks return. Run :func:`lowtucker.check_adjoint` on it once.
+An operator of one's own needs ``shape``, ``m`` and two hooks: :class:`MeasurementOperator` has
+an example. The public methods check their arguments, loop over the leading axes of a stack, and
+check what the hooks return. Run :func:`lowtucker.check_adjoint` on it once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +51,21 @@ class MeasurementOperator(ABC):
         Dtype of the tensors, where the operator insists on one.
     prototype : array or None
         An array of the kind and on the device that the operator works with; None is NumPy.
+
+    Examples
+    --------
+    An operator of one's own: pictures exposed over all the frames of a video, the last mode.
+    ``_forward`` takes one tensor of ``shape`` to ``(m,)``, ``_adjoint`` goes back.
+
+    >>> import numpy as np, lowtucker as lt
+    >>> class Exposure(lt.MeasurementOperator):
+    ...     shape, m = (4, 5, 3), 20
+    ...     def _forward(self, X):
+    ...         return X.sum(axis=-1).ravel()
+    ...     def _adjoint(self, v):
+    ...         return np.repeat(v, 3).reshape(self.shape)
+    >>> lt.check_adjoint(Exposure()) < 1e-13
+    True
     """
 
     shape: tuple[int, ...]
@@ -67,12 +76,29 @@ class MeasurementOperator(ABC):
     # Whether the hooks take leading axes themselves; otherwise the base class loops over them.
     takes_stacks: ClassVar[bool] = False
 
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:  # only what is not found otherwise
+            if name in ("shape", "m"):
+                what = "the number of measurements" if name == "m" else "the shape of the tensors"
+                raise TypeError(
+                    f"{type(self).__name__} has no {name}, {what}: set self.{name} in its __init__."
+                )
+            raise AttributeError(
+                f"{type(self).__name__!r} object has no attribute {name!r}", name=name, obj=self
+            )
+
     @property
     def count(self) -> Any:
         """Rows that an average divides by: m, but for stacked blocks of unequal length."""
         return self.m
 
-    # The hooks: two required, three that make it faster
+    @property
+    def restricts(self) -> bool:
+        """Whether a block costs its own rows only."""
+        return type(self)._restrict is not MeasurementOperator._restrict
+
+    # The hooks: two required, four that make it faster
 
     @abstractmethod
     def _forward(self, X: Array) -> Array:
@@ -162,13 +188,16 @@ class MeasurementOperator(ABC):
         """Stack of some of the trials of a stack, without a copy; one operator for all stays."""
         return self._select(trials) if self.batch_shape else self
 
+    # A hook of stacks only, with a batch_shape of their own
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         raise NotImplementedError(f"{type(self).__name__} is a stack, but cannot select trials.")
 
     def misfit(
         self, X: Array | TuckerTensor, y: Array, weights: Array | None = None
     ) -> tuple[Array, Array]:
-        """Residual y - A(X) and A*(weights * (y - A(X))), with each row read once where it can be.
+        """Residual y - A(X) and A*(weights * (y - A(X))).
+
+        A matrix in NumPy is read once for both; other operators do a forward and an adjoint.
 
         Parameters
         ----------
@@ -233,15 +262,14 @@ class MeasurementOperator(ABC):
     ) -> None:
         if given != wanted or not self._takes_batch(tuple(batch)):
             leading = map(str, self.batch_shape) if self.batch_shape else ["*batch"]
-            expected = ", ".join([*leading, *map(str, wanted)])
             hint = (
                 "Did you restrict the operator but not the data?"
                 if name != "X"
                 else "Did you vectorise the tensor, or is shape= not the tensor's?"
             )
             raise ValueError(
-                f"{type(self).__name__}.{caller} expects {name} of shape ({expected}), got "
-                f"{tuple(batch) + tuple(given)}. {hint}"
+                f"{type(self).__name__}.{caller} expects {name} of shape "
+                f"{_shape_text(*leading, *wanted)}, got {tuple(batch) + tuple(given)}. {hint}"
             )
 
     def _takes_batch(self, batch: tuple[int, ...]) -> bool:
@@ -262,9 +290,9 @@ class MeasurementOperator(ABC):
             )
         core = out.shape if one else out.shape[max(0, out.ndim - len(wanted)) :]
         if tuple(core) != wanted:
-            expected = ", ".join([*([] if one else ["*batch"]), *map(str, wanted)])
+            expected = _shape_text(*wanted) if one else _shape_text("*batch", *wanted)
             raise ValueError(
-                f"{name} returned shape {tuple(out.shape)}, expected ({expected}). "
+                f"{name} returned shape {tuple(out.shape)}, expected {expected}. "
                 "Check the operator's m and shape."
             )
         return same_kind(out, self.prototype, f"what {name} returned", type(self).__name__)
@@ -306,6 +334,10 @@ class RestrictedOperator(MeasurementOperator):
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         refuse_rows_of_trials(rows, self)
         return RestrictedOperator(self.whole, self.rows[rows])
+
+
+def _shape_text(*entries: Any) -> str:
+    return f"({entries[0]},)" if len(entries) == 1 else f"({', '.join(map(str, entries))})"
 
 
 def check_operator(A: Any) -> MeasurementOperator:

@@ -36,6 +36,7 @@ from lowtucker.tensor.random import gaussians, stack_seeds
 __all__ = ["DenseOperator", "MatrixOperator", "Order", "StackedBlocks", "check_order", "gaussian"]
 
 Order = Literal["C", "F"]
+NumPyArray = np.ndarray[Any, Any]
 
 # Bytes of A that `misfit` reads twice in a row: small enough to stay in the cache, large enough
 # that Python's part (5 us a tile) is small. With 1 MiB of L2 a gradient cost 1.03 to 1.4 times
@@ -112,9 +113,10 @@ class DenseOperator(MatrixOperator):
 
     Notes
     -----
-    ``forward`` and ``adjoint`` cost 2 m N flops and one reading of the matrix each; ``misfit``
-    reads it once for both. Nothing of the size of the matrix is ever made; tensors are cast to
-    the matrix's precision rather than the matrix to theirs.
+    ``forward`` and ``adjoint`` cost 2 m N flops and one reading of the matrix each (two where a
+    real matrix measures a complex tensor). ``misfit`` reads a NumPy matrix once for both, real or
+    complex; a matrix of another kind once for each. Nothing of the size of a NumPy matrix is
+    ever made; tensors are cast to the matrix's precision rather than the matrix to theirs.
 
     Examples
     --------
@@ -151,8 +153,7 @@ class DenseOperator(MatrixOperator):
         if dtype is not None:
             self._complex_domain = "complex" in str(as_float_dtype(dtype, matrix))
         self.dtype = in_precision_of(matrix.dtype, matrix, is_complex=self._complex_domain)
-        # whether `misfit` may go tile by tile: a real NumPy matrix
-        self.tiles = is_numpy(matrix) and not (self._complex_domain or self._complex_matrix)
+        self.tiles = is_numpy(matrix)  # whether `misfit` may go tile by tile
         self._set_rows(matrix)
 
     def _set_rows(self, matrix: Array) -> None:
@@ -218,26 +219,57 @@ class DenseOperator(MatrixOperator):
         return self.matrix[(*map(int, np.unravel_index(k, self.batch_shape)), ...)]
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        if not self.tiles or y.dtype.kind == "c":
+        if not self.tiles:
             return super()._misfit(X, y, weights)
         x, y = self._vec(X), self._cast(y)
-        batch = self.batch_shape or common_batch(x.shape[:-1], y.shape[:-1])
-        residual = np.empty((*batch, self.m), dtype=self.matrix.dtype)
-        gradient = np.empty((*batch, x.shape[-1]), dtype=self.matrix.dtype)
-        if not self.batch_shape:
-            _tiled_misfit(self.matrix, x, y, weights, residual, gradient)
-        else:
-            x = np.broadcast_to(x, (*batch, x.shape[-1]))
-            y = np.broadcast_to(y, (*batch, self.m))
-            A = np.broadcast_to(self.matrix, (*batch, *self.matrix.shape[-2:]))
-            w = None if weights is None else np.broadcast_to(weights, y.shape)
-            for k in np.ndindex(*batch):
-                wk = None if w is None else w[k]
-                _tiled_misfit(A[k], x[k], y[k], wk, residual[k], gradient[k])
+        if self.batch_shape:
+            x = np.broadcast_to(x, (*self.batch_shape, x.shape[-1]))
+            y = np.broadcast_to(y, (*self.batch_shape, self.m))
+        residual, gradient = self._by_parts(self._rows_once, x, y, weights)
         return residual, self._unvec(gradient)
 
+    def _by_parts(
+        self, rows_once: Any, x: NumPyArray, y: NumPyArray, weights: NumPyArray | None
+    ) -> tuple[NumPyArray, NumPyArray]:
+        """Misfit by ``rows_once``, which cannot mix a real matrix with complex vectors."""
+        if self._complex_matrix:
+            residual, gradient = rows_once(x, y, weights)
+            return residual, gradient if self._complex_domain else gradient.real
+        if self._complex_domain:  # real and imaginary parts side by side in one product
+            w = None if weights is None else weights[..., None, :]
+            residual, gradient = rows_once(_parts(x), _parts(y), w)
+            return _joined_parts(residual), _joined_parts(gradient)
+        if y.dtype.kind != "c":
+            residual, gradient = rows_once(x, y, weights)
+            return residual, gradient
+        residual, gradient = rows_once(x, y.real, weights)  # A(X) is real
+        return residual + 1j * y.imag, gradient
+
+    def _rows_once(
+        self, x: NumPyArray, y: NumPyArray, weights: NumPyArray | None
+    ) -> tuple[NumPyArray, NumPyArray]:
+        """Misfit of vectors, where trials may be followed by one more axis, of parts."""
+        A = self.matrix
+        batch = common_batch(x.shape[:-1], y.shape[:-1])
+        residual = np.empty((*batch, self.m), dtype=A.dtype)
+        gradient = np.empty((*batch, x.shape[-1]), dtype=A.dtype)
+        if not self.batch_shape:
+            _tiled_misfit(A, x, y, weights, residual, gradient)
+            return residual, gradient
+        w = None if weights is None else np.broadcast_to(weights, y.shape)
+        for k in np.ndindex(*self.batch_shape):
+            wk = None if w is None else w[k]
+            _tiled_misfit(A[k], x[k], y[k], wk, residual[k], gradient[k])
+        return residual, gradient
+
     def _row_norms(self) -> Array:
-        return norm(self.matrix, batch_ndim=self.matrix.ndim - 1)
+        if not self.tiles:
+            return norm(self.matrix, batch_ndim=self.matrix.ndim - 1)
+        norms = np.empty(self.matrix.shape[:-1], dtype=real_dtype(self.matrix))
+        for k in np.ndindex(*self.batch_shape):
+            for rows in _tiles(self.matrix[k]):
+                norms[(*k, rows)] = norm(self.matrix[k][rows], batch_ndim=1)
+        return norms
 
 
 class StackedBlocks(MeasurementOperator):
@@ -251,7 +283,7 @@ class StackedBlocks(MeasurementOperator):
     one : DenseOperator
         What they are blocks of: shape, order, dtype.
     batch_shape : tuple of int
-    real : NumPy array of bool, shape (trials, m), optional
+    measured : NumPy array of bool, shape (trials, m), optional
         Which rows measure, where zeros are among the ``matrices`` already.
     """
 
@@ -262,29 +294,35 @@ class StackedBlocks(MeasurementOperator):
         matrices: Sequence[Array],
         one: DenseOperator,
         batch_shape: tuple[int, ...],
-        real: np.ndarray[Any, Any] | None = None,
+        measured: NumPyArray | None = None,
     ) -> None:
         self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
         self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
         lengths = [matrix.shape[0] for matrix in matrices]
         self.m = max(lengths)
-        if real is None and min(lengths) < self.m:
-            real = np.arange(self.m) < np.asarray(lengths)[:, None]
-        self.real = real
+        if measured is None and min(lengths) < self.m:
+            measured = np.arange(self.m) < np.asarray(lengths)[:, None]
+        self.measured = measured
 
     @property
     def count(self) -> Any:
         """Rows of each trial that are not filled up; m where none is."""
-        if self.real is None:
+        if self.measured is None:
             return self.m
-        counts = self.real.sum(axis=-1).reshape(self.batch_shape)
+        counts = self.measured.sum(axis=-1).reshape(self.batch_shape)
         return like(counts, self.prototype, real_dtype(self.prototype))
 
     def _blocks(self) -> list[DenseOperator]:
         return [self.one._like_this(matrix) for matrix in self.matrices]
 
     def _forward(self, X: Array) -> Array:
-        flat = self._flat(X, len(self.shape))
+        flat, one = self._flat(X, len(self.shape)), self.one
+        if one.tiles and (one._complex_matrix or not one._complex_domain):
+            x = one._vec(flat)
+            out = np.zeros((len(x), self.m), dtype=one.matrix.dtype)
+            for k, A in enumerate(self.matrices):
+                out[k, : A.shape[0]] = A.dot(x[k])
+            return out.reshape(*self.batch_shape, self.m)
         return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])
 
     def _adjoint(self, v: Array) -> Array:
@@ -294,36 +332,48 @@ class StackedBlocks(MeasurementOperator):
         return xp.reshape(xp.stack(parts), (*self.batch_shape, *self.shape))
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        if not self.one.tiles or y.dtype.kind == "c":
+        if not self.one.tiles:
             return super()._misfit(X, y, weights)
         x = self.one._vec(self._flat(X, len(self.shape)))
         y = self._flat(self.one._cast(y), 1)
         w = None if weights is None else self._flat(weights, 1)
-        residual = np.array(y)
-        gradient = np.empty(x.shape, dtype=x.dtype)
-        for k, A in enumerate(self.matrices):
-            r = residual[k, : A.shape[0]]
-            r -= A.dot(x[k])
-            (r if w is None else r * w[k, : A.shape[0]]).dot(A, out=gradient[k])
+        residual, gradient = self.one._by_parts(self._rows_once, x, y, w)
         shape = (*self.batch_shape, gradient.shape[-1])
         return residual.reshape(*self.batch_shape, self.m), self.one._unvec(gradient.reshape(shape))
+
+    def _rows_once(
+        self, x: NumPyArray, y: NumPyArray, weights: NumPyArray | None
+    ) -> tuple[NumPyArray, NumPyArray]:
+        dtype = self.one.matrix.dtype
+        residual, gradient = np.array(y, dtype=dtype), np.empty(x.shape, dtype=dtype)
+        simple = x.ndim == 2 and dtype.kind != "c"
+        for k, A in enumerate(self.matrices):
+            b = A.shape[0]
+            w = None if weights is None else weights[k, ..., :b]
+            r = residual[k, ..., :b]
+            if simple and A.nbytes <= TILE_BYTES:
+                r -= A.dot(x[k])
+                (r if w is None else r * w).dot(A, out=gradient[k])
+            else:
+                _tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
+        return residual, gradient
 
     def _row_norms(self) -> Array:
         return self._joined([b._row_norms() for b in self._blocks()])
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        real = None if self.real is None else self.real[list(trials)]
-        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), real)
+        measured = None if self.measured is None else self.measured[list(trials)]
+        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         each = rows if isinstance(rows, tuple) else (rows,) * len(self.matrices)
-        if self.real is None:
+        if self.measured is None:
             pairs = zip(self.matrices, each, strict=True)
             return StackedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
         # blocks of different length are gathered, with their rows of zeros
         blocks = [_take(self._padded(A), r) for A, r in zip(self.matrices, each, strict=True)]
-        real = pad_and_stack([self.real[k][r] for k, r in enumerate(each)])
-        return StackedBlocks(blocks, self.one, self.batch_shape, real)
+        measured = pad_and_stack([self.measured[k][r] for k, r in enumerate(each)])
+        return StackedBlocks(blocks, self.one, self.batch_shape, measured)
 
     def _padded(self, A: Array) -> Array:
         zeros = like(np.zeros((self.m - A.shape[0], A.shape[1])), A, A.dtype)
@@ -441,22 +491,38 @@ def _with_parts(product: Any, x: Array, complex_matrix: bool) -> Array:
     return product(xp.real(x)) + 1j * product(xp.imag(x))
 
 
-def _tiled_misfit(
-    A: np.ndarray[Any, Any],
-    x: np.ndarray[Any, Any],
-    y: np.ndarray[Any, Any],
-    weights: np.ndarray[Any, Any] | None,
-    residual: np.ndarray[Any, Any],
-    gradient: np.ndarray[Any, Any],
-) -> None:
-    """Write y - A x and A^T (w (y - A x)) with one reading of A: tile by tile, in the cache."""
+def _parts(x: NumPyArray) -> NumPyArray:
+    """Real and imaginary part: (*batch, n) -> (*batch, 2, n)."""
+    return np.stack([x.real, x.imag], axis=-2)
+
+
+def _joined_parts(x: NumPyArray) -> NumPyArray:
+    return x[..., 0, :] + 1j * x[..., 1, :]
+
+
+def _tiles(A: NumPyArray) -> list[slice]:
+    """Sets of successive rows of TILE_BYTES, or of one row."""
     m, n = A.shape
     height = max(1, TILE_BYTES // (n * A.itemsize))
+    return [slice(start, start + height) for start in range(0, m, height)]
+
+
+def _tiled_misfit(
+    A: NumPyArray,
+    x: NumPyArray,
+    y: NumPyArray,
+    weights: NumPyArray | None,
+    residual: NumPyArray,
+    gradient: NumPyArray,
+) -> None:
+    """Write y - A x and A^* (w (y - A x)) with one reading of A: tile by tile, in the cache."""
     gradient[...] = 0
-    for start in range(0, m, height):
-        tile = A[start : start + height]
-        r = y[..., start : start + height] - (tile @ x if x.ndim == 1 else x @ tile.T)
-        residual[..., start : start + height] = r
+    for rows in _tiles(A):
+        tile = A[rows]
+        r = y[..., rows] - (tile @ x if x.ndim == 1 else x @ tile.T)
+        residual[..., rows] = r
         if weights is not None:
-            r = r * weights[..., start : start + height]
-        gradient += r @ tile
+            r = r * weights[..., rows]
+        gradient += r.conj() @ tile  # conjugates the small vector, not the tile
+    if gradient.dtype.kind == "c":
+        np.conj(gradient, out=gradient)

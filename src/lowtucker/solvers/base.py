@@ -21,7 +21,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = ["Solver", "State"]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class State:
     """All that changes from step to step: arrays and numbers.
 
@@ -42,9 +42,11 @@ class State:
         Factor on automatic step sizes, 1 at most; it falls when a step did harm.
     level : array, shape (*batch,)
         Running mean of the blocks' relative residuals, each before its own step.
-    full, residual, gradient : array or None
-        What the next step needs and X gives: the full tensor, and the residual y_b - A_b(X) and
-        the gradient of the block that is drawn next. Not kept in files.
+    phase : int
+        Which of the solvers of "auto" is at work.
+    full, residual, gradient, step : array or None
+        What the next step needs and X gives: the full tensor, the residual y_b - A_b(X) and the
+        gradient of the block that is drawn next, and the length to go. Not kept in files.
     """
 
     X: TuckerTensor
@@ -55,17 +57,23 @@ class State:
     diverged: Array
     damping: Array
     level: Array
+    phase: int = 0
     full: Array = None
     residual: Array = None
     gradient: Array = None
+    step: Any = None
+
+    def __repr__(self) -> str:
+        """Say where it is; the arrays are too long to read."""
+        return f"State after {self.t} steps, {self.passes:.1f} passes: {self.X!r}"
 
     def select(self, which: Sequence[int]) -> State:
         """State of some of the trials of a stack."""
         xp = namespace(self.X.core)
         index = like(np.asarray(which), self.X.core)
 
-        def take(x: Array) -> Array:
-            return None if x is None else xp.take(x, index, axis=0)
+        def take(x: Any) -> Any:
+            return xp.take(x, index, axis=0) if getattr(x, "ndim", 0) else x
 
         return replace(
             self,
@@ -77,6 +85,7 @@ class State:
             full=take(self.full),
             residual=take(self.residual),
             gradient=take(self.gradient),
+            step=take(self.step),
         )
 
 
@@ -91,6 +100,10 @@ class Solver(ABC):
     @abstractmethod
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
         """Copy of the solver with everything settled that depends on the problem."""
+
+    @abstractmethod
+    def select(self, trials: Sequence[int]) -> Self:
+        """Copy of a bound solver for some of the trials of its stack, by position."""
 
     @abstractmethod
     def init(self, problem: Problem, start: Any, seed: Seed) -> State:

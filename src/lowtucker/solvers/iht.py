@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
@@ -12,7 +13,7 @@ from lowtucker._random import Seed, as_seed
 from lowtucker.blocks import BlockSampler, Draw
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Solver, State
-from lowtucker.solvers.start import as_start
+from lowtucker.solvers.start import adopt, as_start
 from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
@@ -47,8 +48,7 @@ class IHT(Solver):
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
         """Settle the thresholding and the blocks for a problem."""
         bound = replace(self)
-        # a bound solver that is bound again keeps its thresholding, which has warned of its rank
-        threshold = self._threshold or settle_thresholding(self.thresholding, rank, problem)
+        threshold = settle_thresholding(self.thresholding, rank, problem)
         sampler = self._make_sampler(problem, threshold.rank)
         object.__setattr__(bound, "_threshold", threshold)
         object.__setattr__(bound, "_sampler", sampler.bind(problem))
@@ -67,6 +67,13 @@ class IHT(Solver):
         text = ", ".join(f"{name}={value!r}" for name, value in (chosen | given).items())
         return f"{type(self).__name__}({text})"
 
+    def select(self, trials: Sequence[int]) -> Self:
+        """Go on with some of the trials."""
+        part = replace(self)
+        object.__setattr__(part, "_threshold", self._threshold)
+        object.__setattr__(part, "_sampler", self._sampler.select(trials))
+        return part
+
     @property
     def steps_per_epoch(self) -> int:
         """As many steps as there are blocks."""
@@ -75,7 +82,10 @@ class IHT(Solver):
     def init(self, problem: Problem, start: Any, seed: Seed) -> State:
         """State at the start, with the gradient of the first block."""
         if isinstance(start, State):
-            again = self._measure(problem, self._block(problem, start), start)
+            state = adopt(start, problem, self._threshold.rank)
+            draw = self._draw(state)
+            block = problem.trusted_block(draw.rows)
+            again = self._aim(problem, block, draw, _measure(problem, block, state))
             return replace(again, passes=start.passes)
         X = as_start(start, problem, self._threshold)
         number, first = as_seed(seed)
@@ -85,17 +95,9 @@ class IHT(Solver):
 
     def advance(self, problem: Problem, state: State) -> State:
         """One step of Algorithm 1."""
-        draw = self._draw(state)
-        if self.step == "auto":
-            block = problem.trusted_block(draw.rows)
-            size = state.damping * normalised_step(block, state, self._threshold)
-            passes = block.m / problem.m
-        else:
-            size, passes = self.step * like_weight(draw, state), 0.0
-        Z = state.full - per_trial(size, state.gradient) * state.gradient  # (4.3)
+        Z = state.full - per_trial(state.step, state.gradient) * state.gradient  # (4.3)
         X, diverged = guarded(self._threshold, Z, state)  # (3.5)
-        moved = replace(state, t=state.t + 1, passes=state.passes + passes, diverged=diverged)
-        return self._look(problem, replace(moved, X=X))
+        return self._look(problem, replace(state, X=X, t=state.t + 1, diverged=diverged))
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual of all measurements: at hand when there is one block."""
@@ -111,28 +113,33 @@ class IHT(Solver):
         alone: Draw = self._sampler.draw(state.t, (state.seed, state.trials[0]))
         return alone
 
-    def _block(self, problem: Problem, state: State) -> Problem:
-        return problem.trusted_block(self._draw(state).rows)
-
     def _look(self, problem: Problem, state: State) -> State:
-        """Residual and gradient of the next block; an automatic step learns from them."""
-        block = self._block(problem, state)
-        state = self._measure(problem, block, state)
-        if self.step != "auto":
-            return state
-        state, worse_than_zero = judge(problem, block, state)
-        xp = namespace(worse_than_zero)
-        if not bool(xp.any(worse_than_zero)):
-            return state
-        keep = xp.astype(~worse_than_zero, state.damping.dtype)
-        return self._measure(problem, block, replace(state, X=state.X * keep))
+        """All that the next step needs; an automatic one first learns how the last one did."""
+        draw = self._draw(state)
+        block = problem.trusted_block(draw.rows)
+        state = _measure(problem, block, state)
+        if self.step == "auto":
+            state, worse_than_zero = judge(problem, block, state)
+            xp = namespace(worse_than_zero)
+            if bool(xp.any(worse_than_zero)):
+                keep = xp.astype(~worse_than_zero, state.damping.dtype)
+                state = _measure(problem, block, replace(state, X=state.X * keep))
+        return self._aim(problem, block, draw, state)
 
-    @staticmethod
-    def _measure(problem: Problem, block: Problem, state: State) -> State:
-        full = state.X.full()
-        residual, gradient = block.residual_and_gradient(full)
-        passes = state.passes + block.m / problem.m
-        return replace(state, full=full, residual=residual, gradient=gradient, passes=passes)
+    def _aim(self, problem: Problem, block: Problem, draw: Draw, state: State) -> State:
+        """Settle the length of the next step."""
+        if self.step != "auto":
+            return replace(state, step=self.step * like_weight(draw, state))
+        step = state.damping * normalised_step(block, state, self._threshold)
+        return replace(state, step=step, passes=state.passes + block.m / problem.m)
+
+
+def _measure(problem: Problem, block: Problem, state: State) -> State:
+    """Residual and gradient of a block at X."""
+    full = state.X.full()
+    residual, gradient = block.residual_and_gradient(full)
+    passes = state.passes + block.m / problem.m
+    return replace(state, full=full, residual=residual, gradient=gradient, passes=passes)
 
 
 def guarded(thresholding: Thresholding, Z: Array, state: State) -> tuple[TuckerTensor, Array]:

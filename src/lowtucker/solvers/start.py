@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, as_float, like
+from lowtucker._arrays import Array, as_float, like, real_dtype, same_kind, to_numpy
 from lowtucker.problem import Problem
+from lowtucker.solvers.base import State
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import Thresholding
 
-__all__ = ["as_start", "zero_tensor"]
+__all__ = ["adopt", "as_start", "zero_tensor"]
 
 
 def as_start(start: Any, problem: Problem, thresholding: Thresholding) -> TuckerTensor:
@@ -25,9 +27,42 @@ def as_start(start: Any, problem: Problem, thresholding: Thresholding) -> Tucker
             f"start must have the shape of the tensor, {(*problem.batch_shape, *problem.shape)}, "
             f"got {shape}."
         )
-    if isinstance(X, TuckerTensor) and X.rank == thresholding.rank:
-        return X
-    return thresholding(X.full() if isinstance(X, TuckerTensor) else X)
+    core = X.core if isinstance(X, TuckerTensor) else X
+    same_kind(core, problem.A.prototype, "start", type(problem.A).__name__)
+    if not isinstance(X, TuckerTensor) or X.rank != thresholding.rank:
+        X = thresholding(X.full() if isinstance(X, TuckerTensor) else X)
+    return _in_dtype(X, problem)
+
+
+def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
+    """Check that a state can be continued on a problem; move its arrays to the problem's kind."""
+    given = (*state.X.batch_shape, *state.X.shape)
+    if given != (*problem.batch_shape, *problem.shape) or state.X.rank != rank:
+        raise ValueError(
+            f"start is a state of shape {given} and rank {state.X.rank}, expected "
+            f"{(*problem.batch_shape, *problem.shape)} and {rank}. To begin at its tensor, give "
+            "start=result.X."
+        )
+    real = real_dtype(problem.y)
+    return replace(
+        state,
+        X=_in_dtype(state.X, problem),
+        diverged=like(to_numpy(state.diverged), problem.y),
+        damping=like(to_numpy(state.damping), problem.y, real),
+        level=like(to_numpy(state.level), problem.y, real),
+    )
+
+
+def _in_dtype(X: TuckerTensor, problem: Problem) -> TuckerTensor:
+    """Tensor in the problem's dtype, kind and device."""
+    dtype = problem.tensor_dtype
+
+    def moved(x: Array) -> Array:
+        if type(x) is type(problem.y) and x.dtype == dtype:
+            return x
+        return like(to_numpy(x), problem.y, dtype)
+
+    return TuckerTensor.trusted(moved(X.core), [moved(U) for U in X.factors])
 
 
 def zero_tensor(problem: Problem, rank: tuple[int, ...]) -> TuckerTensor:

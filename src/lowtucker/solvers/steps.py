@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-import numbers
 from dataclasses import replace
 from typing import Any
 
-from lowtucker._arrays import Array, namespace, per_trial
+from lowtucker._arrays import Array, as_number, namespace, per_trial
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.tensor.products import multi_mode_product
@@ -26,10 +25,8 @@ def check_step(step: Any) -> None:
     if isinstance(step, str):
         if step != "auto":
             raise ValueError(f'step must be a positive number or "auto", got {step!r}.')
-    elif isinstance(step, bool) or not isinstance(step, numbers.Real):
-        raise TypeError(f'step must be a positive number or "auto", got {step!r}.')
-    elif not (math.isfinite(step) and float(step) > 0):
-        raise ValueError(f'step must be a positive number or "auto", got {step!r}.')
+    else:
+        as_number(step, "step", positive=True)
 
 
 def normalised_step(block: Problem, state: State, thresholding: Thresholding) -> Array:
@@ -55,13 +52,14 @@ def normalised_step(block: Problem, state: State, thresholding: Thresholding) ->
         factors = tuple(xp.where(per_trial(zero, U), V, U) for V, U in pairs)
     core = multi_mode_product(state.gradient, factors, transpose=True)
     direction = TuckerTensor.trusted(core, factors)
-    seen = block.cost_of(block.A.forward(direction)) * 2 / block.count
-    length = direction.norm() ** 2
+    # norms, squared last: the squares of small numbers vanish, and those of large ones overflow
+    seen, length = block.weighted_norm(block.A.forward(direction)), direction.norm()
     ok = (seen > 0) & xp.isfinite(seen)
-    search = xp.where(ok, length / xp.where(ok, seen, xp.ones_like(seen)), xp.zeros_like(seen))
+    one = xp.ones_like(seen)
+    search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2
     total = math.prod(X.shape)
-    noise = max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in X.shape) / block.m
-    return search / max(1.0, noise / 2)
+    spread = max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in X.shape)
+    return search / xp.maximum(one, one * (spread / 2) / block.count)
 
 
 def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]:
@@ -81,13 +79,12 @@ def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]
     """
     xp = namespace(state.damping)
     one = xp.ones_like(state.damping)
-    scale = problem.size(problem.y)
-    scale = xp.where(scale > 0, scale, one)
-    seen = block.size(state.residual) / scale * (problem.m / block.count) ** 0.5
-    much = 1 + HARM * math.sqrt((1 - block.m / problem.m) / block.m)
+    scale = xp.where(problem.y_norm > 0, problem.y_norm, one)
+    share = one * block.count / problem.m
+    seen = block.weighted_norm(state.residual) / scale / share**0.5
+    much = 1 + HARM * ((1 - share) / block.count) ** 0.5
     harm = seen > much * xp.minimum(state.level, one)
     damping = xp.where(harm, CUT * state.damping, xp.minimum(GROW * state.damping, one))
     worse_than_zero = (seen > much) & (state.t > 0)
-    share = block.m / problem.m
     level = xp.where(worse_than_zero, one, (1 - share) * state.level + share * seen)
     return replace(state, damping=damping, level=level), worse_than_zero

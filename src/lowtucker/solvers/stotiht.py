@@ -74,8 +74,9 @@ class StoTIHT(IHT):
                 )
             if self.block_size is not None or self.p is not None:
                 raise ValueError("Give block_size and p to the sampler, not beside it.")
-        elif self.block_size is not None:
-            Partition(self.block_size, self.p)
+        else:
+            checked = Partition(1 if self.block_size is None else self.block_size, self.p)
+            object.__setattr__(self, "p", checked.p)
 
     def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
         if self.sampler is not None:

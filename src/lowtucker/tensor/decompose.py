@@ -47,40 +47,40 @@ def quasi_optimality(order: int) -> float:
     return math.sqrt(as_integer(order, "order"))
 
 
-def leading_left(M: Array, r: int) -> Array:
+def leading_left(matrix: Array, r: int) -> Array:
     r"""Orthonormal basis of the space of the r leading left singular vectors.
 
     Parameters
     ----------
-    M : array, shape (*batch, n, p)
+    matrix : array, shape (*batch, n, p)
     r : int
-        At most n. Where it exceeds the rank of ``M`` the basis is completed.
+        At most n. Where it exceeds the rank of ``matrix`` the basis is completed.
 
     Notes
     -----
     The eigenvectors of the Gram matrix are cheaper than the SVD, but resolve only directions
     with :math:`\sigma^2` above rounding error of :math:`\sigma_1^2`. They are used where
     :math:`\sigma_r^2 \ge 8 \sqrt\epsilon \sigma_1^2`, which bounds their part in the
-    approximation error by about :math:`\epsilon^{3/4} \|M\|`; elsewhere the SVD is used, also
-    where the squares would vanish. (That they do not overflow is the caller's part.)
+    approximation error by about :math:`\epsilon^{3/4} \sigma_1`; elsewhere the SVD is used,
+    also where the squares would vanish. (That they do not overflow is the caller's part.)
     """
-    xp = namespace(M)
-    n, p = M.shape[-2:]
+    xp = namespace(matrix)
+    n, p = matrix.shape[-2:]
     if r == n:
-        return xp.zeros_like(M[..., :, :1]) + like(xp.eye(n, dtype=M.dtype), M)
+        return xp.zeros_like(matrix[..., :, :1]) + like(xp.eye(n, dtype=matrix.dtype), matrix)
     if n > p:
-        return xp.linalg.svd(M, full_matrices=r > p)[0][..., :, :r]
-    values, vectors = xp.linalg.eigh(xp.matmul(M, adjoint(M)))  # ascending
+        return xp.linalg.svd(matrix, full_matrices=r > p)[0][..., :, :r]
+    values, vectors = xp.linalg.eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     basis = xp.flip(vectors[..., :, n - r :], axis=-1)
-    limits = xp.finfo(M.dtype)
+    limits = xp.finfo(matrix.dtype)
     tiny = float(limits.smallest_normal / limits.eps)
     weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)
     if not bool(xp.any(weak)):
         return basis
-    if M.ndim == 2:
-        return xp.linalg.svd(M, full_matrices=False)[0][:, :r]
-    flat = xp.reshape(M, (-1, n, p))
-    where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], M)
+    if matrix.ndim == 2:
+        return xp.linalg.svd(matrix, full_matrices=False)[0][:, :r]
+    flat = xp.reshape(matrix, (-1, n, p))
+    where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], matrix)
     better = xp.linalg.svd(xp.take(flat, where, axis=0), full_matrices=False)[0][:, :, :r]
     return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, better), basis.shape)
 

@@ -15,6 +15,7 @@ from lowtucker._arrays import (
     as_array,
     as_float,
     as_float_on,
+    as_integer,
     eps,
     in_precision_of,
     is_complex,
@@ -135,6 +136,32 @@ class TuckerTensor:
         for k, U in enumerate(self.factors):
             X = product(X, U, k, batch_ndim)
         return X
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        """Return :meth:`full` as a NumPy array, for ``numpy.asarray(X)``."""
+        if copy is False:
+            raise ValueError("The elements of a TuckerTensor are computed: copy=False cannot be.")
+        full = to_numpy(self.full())
+        return full if dtype is None else full.astype(dtype, copy=False)
+
+    def trial(self, k: int) -> TuckerTensor:
+        """Return tensor k of a stack; of one with several leading axes in row-major order.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> random_tucker((3, 4), (1, 1), trials=5).trial(2)
+        TuckerTensor of shape (3, 4), rank (1, 1): 8 numbers instead of 12 (1.5x)
+        """
+        batch = self.batch_shape
+        if not batch:
+            raise ValueError(
+                f"trial(k) is for a stack of tensors, got one tensor of shape {self.shape}. "
+                "Use it as it is."
+            )
+        k = as_integer(k, "k", 0, size(batch) - 1)
+        at = (*map(int, np.unravel_index(k, batch)), ...)
+        return TuckerTensor.trusted(self.core[at], [U[at] for U in self.factors])
 
     def norm(self) -> Array:
         """Frobenius norm, shape (*batch,); that of the core."""

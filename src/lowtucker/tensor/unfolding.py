@@ -47,12 +47,12 @@ def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
     return xp.reshape(X, (*X.shape[: batch_ndim + 1], size(X.shape[batch_ndim + 1 :])))
 
 
-def fold(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
-    """Undo :func:`unfold`: the tensor of ``shape`` whose mode-k unfolding is ``M``.
+def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
+    """Undo :func:`unfold`: the tensor of ``shape`` whose mode-k unfolding is ``matrix``.
 
     Parameters
     ----------
-    M : array, shape (*batch, n_k, N / n_k)
+    matrix : array, shape (*batch, n_k, N / n_k)
     mode : int
         k, from 0 to d - 1.
     shape : tuple of int
@@ -65,16 +65,18 @@ def fold(M: Array, mode: int, shape: tuple[int, ...]) -> Array:
     >>> bool(np.all(fold(unfold(X, 1), 1, X.shape) == X))
     True
     """
-    M = as_array(M, "M")
+    matrix = as_array(matrix, "matrix")
     shape = as_shape(shape)
     mode = as_integer(mode, "mode", 0, len(shape) - 1)
-    xp = namespace(M)
+    xp = namespace(matrix)
     expected = (shape[mode], size(shape) // shape[mode])
-    if M.ndim < 2 or tuple(M.shape[-2:]) != expected:
+    if matrix.ndim < 2 or tuple(matrix.shape[-2:]) != expected:
         raise ValueError(
-            f"fold expects M of shape (*batch, {expected[0]}, {expected[1]}) for mode {mode} of a "
-            f"tensor of shape {shape}, got {tuple(M.shape)}."
+            f"fold expects a matrix of shape (*batch, {expected[0]}, {expected[1]}) for mode "
+            f"{mode} of a tensor of shape {shape}, got {tuple(matrix.shape)}."
         )
-    batch = M.shape[:-2]
+    batch = matrix.shape[:-2]
     rest = shape[:mode] + shape[mode + 1 :]
-    return xp.moveaxis(xp.reshape(M, (*batch, shape[mode], *rest)), len(batch), len(batch) + mode)
+    return xp.moveaxis(
+        xp.reshape(matrix, (*batch, shape[mode], *rest)), len(batch), len(batch) + mode
+    )

@@ -1,0 +1,264 @@
+"""One run of solvers over a problem or a stack: the only loop, told what to do by ``solve``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, namespace, to_numpy
+from lowtucker._errors import UnderdeterminedWarning, warn_caller
+from lowtucker._random import Seed, as_seed
+from lowtucker.metrics import relative_error
+from lowtucker.monitoring import Callback, History, Progress
+from lowtucker.problem import Problem
+from lowtucker.result import Result
+from lowtucker.solvers import Solver, State
+from lowtucker.status import Status
+from lowtucker.stopping import MaxEpochs, Stalled, StoppingRule
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Run", "bind"]
+
+# What ends a phase before the last: a phase that gets stuck has another to take over.
+GIVE_UP = Stalled(window=12, fall=0.05)
+# A residual that has grown by this factor is a blow-up, long before numbers overflow.
+BLOW_UP = 1e6
+
+
+class Run:
+    """One call of :func:`solve`: the trials that still run, and what is known of all."""
+
+    def __init__(
+        self, problem: Problem, phases: list[Solver], rank: Any, stop: StoppingRule, X_true: Any
+    ) -> None:
+        self.whole = self.problem = problem
+        self.phases, self.phase, self.rank = phases, 0, rank
+        self.stop, self.X_true = stop, X_true
+        self.stacked = bool(problem.batch_shape)
+        self.trials = problem.batch_shape[0] if self.stacked else 1
+        self.active = np.arange(self.trials)
+        self.waiting: list[int] = []  # for the next phase
+        self.statuses = np.full(self.trials, Status.INTERRUPTED, dtype=object)
+        self.epochs = np.zeros(self.trials, dtype=int)
+        self.ended: dict[int, TuckerTensor] = {}
+        self.best: dict[int, tuple[float, TuckerTensor]] = {}
+        self.history = History()
+        self.seconds = self.passes = 0.0
+        self.state: Any = None
+        self.recorded: Any = None  # the state of the last row of the history
+
+    def begin(self, start: Any, seed: Seed) -> None:
+        """First state, and the first row of the history."""
+        self.seed = seed
+        if isinstance(start, State):
+            self.phase = min(start.phase, len(self.phases) - 1)
+            self.passes = -start.passes  # those of an earlier call are not this one's
+        self.solver = bind(self.problem, self.phases[self.phase], self.rank)
+        self._timed(lambda: self.solver.init(self.problem, start, seed))
+        self._record()
+        self._end(self._verdicts())
+
+    def epoch(self) -> None:
+        """Steps of one epoch, a row of the history, and the verdict on every trial."""
+        for _ in range(self.solver.steps_per_epoch):
+            self._timed(lambda: self.solver.advance(self.problem, self.state))
+        self.epochs[self.active] += 1
+        self._record()
+        self._end(self._verdicts())
+
+    def tell(self, callbacks: Sequence[Callback]) -> None:
+        """Callbacks, outside the clock; any of them may stop the run."""
+        row = self.history.last
+        progress = Progress(
+            row["epoch"], row["passes"], row["residual"], self.state, _limit(self.stop)
+        )
+        wishes = [callback(progress) for callback in callbacks]
+        if True in wishes:
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """End what still runs, with what it has."""
+        self.phases = self.phases[: self.phase + 1]
+        if self.active.size:
+            self._end(np.full(self.active.size, Status.INTERRUPTED, dtype=object))
+
+    def _timed(self, action: Any) -> None:
+        begin = time.perf_counter()
+        with np.errstate(all="ignore"):  # blow-up is a status, not a warning
+            self.state = action()
+        self.seconds += time.perf_counter() - begin
+
+    def _record(self) -> None:
+        with np.errstate(all="ignore"):
+            residual = self.solver.residual(self.problem, self.state)
+            row = {
+                "residual": self.problem.relative(residual),
+                "cost": self.problem.cost_of(residual),
+            }
+            if self.X_true is not None:
+                row["error"] = relative_error(self.state.X, self._truth())
+        self.recorded = self.state
+        self._keep_best(np.atleast_1d(to_numpy(row["residual"])))
+        self.history.append(
+            {
+                "epoch": self.history.rows,
+                "passes": self.passes + self.state.passes,
+                "seconds": self.seconds,
+                "phase": self.phases[self.phase].name,
+                **{name: self._spread(name, value) for name, value in row.items()},
+            }
+        )
+
+    def _keep_best(self, residual: np.ndarray[Any, Any]) -> None:
+        for position, k in enumerate(self.active.tolist()):
+            value = float(residual[position])
+            if k not in self.best or value < self.best[k][0]:
+                X = self.state.X
+                self.best[k] = (value, _some(X, [position]) if self.stacked else X)
+
+    def _spread(self, name: str, value: Any) -> Any:
+        """Numbers of the running trials among those that the ended ones had last."""
+        if not self.stacked:
+            return float(value)
+        before = self.history.last[name] if self.history.rows else np.zeros(self.trials)
+        after = np.array(before, dtype=np.float64)
+        after[self.active] = to_numpy(value)
+        return after
+
+    def _truth(self) -> Any:
+        if self.active.size == self.trials:
+            return self.X_true
+        if isinstance(self.X_true, TuckerTensor):
+            return _some(self.X_true, self.active)
+        return namespace(self.X_true).stack([self.X_true[int(k), ...] for k in self.active])
+
+    def _verdicts(self) -> np.ndarray[Any, Any]:
+        """Status of every running trial; None where it goes on."""
+        verdict = np.full(self.trials, None, dtype=object)
+        rule = self.stop if self._is_last else self.stop | GIVE_UP
+        for status, mask in rule.verdicts(self.history):
+            where = np.broadcast_to(mask, (self.trials,)) & (verdict == None)  # noqa: E711
+            verdict[where] = status
+        residual = np.atleast_2d(self.history["residual"].T)  # one row a trial
+        grown = ~(residual[:, -1] <= BLOW_UP * np.maximum(1.0, residual[:, 0]))
+        verdict[grown] = Status.DIVERGED
+        running = verdict[self.active]
+        running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
+        return running
+
+    @property
+    def _is_last(self) -> bool:
+        return self.phase == len(self.phases) - 1
+
+    def _end(self, verdicts: np.ndarray[Any, Any]) -> None:
+        """Freeze the trials that have a verdict; go on with the rest, or with the next phase."""
+        done = np.array([v is not None for v in verdicts], dtype=bool)
+        if not done.any():
+            return
+        self.statuses[self.active[done]] = verdicts[done]
+        for position in np.flatnonzero(done):
+            k, status = int(self.active[position]), verdicts[position]
+            if status in (Status.STALLED, Status.DIVERGED) and not self._is_last:
+                self.waiting.append(k)
+            else:
+                self.ended[k] = self._final(k, int(position), status)
+        stay = np.flatnonzero(~done)
+        self.active = self.active[stay]
+        if stay.size:
+            self.problem = self.problem.select(stay.tolist())
+            self.state = self.recorded = self.state.select(stay.tolist())
+            self.solver = self.solver.select(stay.tolist())
+        elif self.waiting:
+            self._next_phase()
+
+    def _final(self, k: int, position: int, status: Status) -> TuckerTensor:
+        """Last iterate of a trial; where it did not come to an end by itself, its best one."""
+        if status in (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED):
+            return self.best[k][1]
+        X: TuckerTensor = self.state.X
+        return _some(X, [position]) if self.stacked else X
+
+    def _next_phase(self) -> None:
+        """Another solver takes over the trials that got stuck, from the best they had."""
+        self.active, self.waiting = np.array(self.waiting), []
+        self.phase += 1
+        self.passes += self.state.passes
+        if self.stacked:
+            self.problem = self.whole.select(self.active.tolist())
+        self.solver = bind(self.problem, self.phases[self.phase], self.rank, warn=False)
+        tensors = [self.best[k][1] * float(self.best[k][0] < 1) for k in self.active.tolist()]
+        start = _joined(tensors) if self.stacked else tensors[0]
+        self._timed(lambda: self.solver.init(self.problem, start, self.seed))
+        numbers = tuple(as_seed(self.seed)[1] + int(k) for k in self.active)
+        self.state = self.recorded = replace(self.state, phase=self.phase, trials=numbers)
+
+    def result(self) -> Result:
+        """Verdict without the truth."""
+        rank = self.state.X.rank
+        dof = degrees_of_freedom(self.whole.shape, attainable_rank(rank))
+        if self.whole.equations < dof:
+            kept = (Status.DIVERGED, Status.INTERRUPTED)
+            self.statuses[[s not in kept for s in self.statuses]] = Status.UNDERDETERMINED
+        success = np.array([s.success for s in self.statuses])
+        tensors = [self.ended[k] for k in range(self.trials)]
+        return Result(
+            X=_joined(tensors) if self.stacked else tensors[0],
+            status=self.statuses if self.stacked else self.statuses[0],
+            success=success if self.stacked else bool(success[0]),
+            history=self.history,
+            rank=rank,
+            epochs=self.epochs if self.stacked else int(self.epochs[0]),
+            passes=self.history.last["passes"],
+            seconds=self.seconds,
+            solver=" then ".join(map(repr, [*self.phases[: self.phase], self.solver])),
+            m=self.whole.equations,
+            degrees_of_freedom=dof,
+            state=self.state if len(self.state.trials) == self.trials else None,
+        )
+
+
+def _some(X: TuckerTensor, which: Any) -> TuckerTensor:
+    """Some trials of a stack."""
+    index = [int(k) for k in which]
+    xp = namespace(X.core)
+
+    def pick(x: Array) -> Array:
+        return xp.stack([x[k, ...] for k in index])
+
+    return TuckerTensor.trusted(pick(X.core), [pick(U) for U in X.factors])
+
+
+def _joined(tensors: list[TuckerTensor]) -> TuckerTensor:
+    """Make one stack of stacks."""
+    xp = namespace(tensors[0].core)
+    factors = [xp.concat(parts) for parts in zip(*(X.factors for X in tensors), strict=True)]
+    return TuckerTensor.trusted(xp.concat([X.core for X in tensors]), factors)
+
+
+def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> Solver:
+    """Settle the solver for the problem; warn of too few measurements."""
+    if rank is not None and warn:
+        rank = check_rank(rank, problem.shape, warn=False)
+        dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+        if problem.equations < dof:
+            warn_caller(
+                f"{problem.equations} measurements cannot determine a tensor of shape "
+                f"{problem.shape} and rank {rank}, which has {dof} degrees of freedom. "
+                f"Take at least {dof}, better {3 * dof}.",
+                UnderdeterminedWarning,
+            )
+    return solver.bind(problem, rank)
+
+
+def _limit(rule: Any) -> int | None:
+    """Largest number of epochs that a rule allows, for progress bars."""
+    if isinstance(rule, MaxEpochs):
+        return rule.epochs
+    limits = [_limit(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
