@@ -40,7 +40,7 @@ bad_problems = {
         r"y must have one entry for each of the 5 measurements, got shape \(4,\)",
     ),
     "y-column": (
-        lambda: lt.Problem(A, np.ones((M, 1))),
+        lambda: lt.Problem(STACK, np.ones((M, 1))),
         ValueError,
         r"y must have one entry for each of the 5 measurements, got shape \(5, 1\)",
     ),
@@ -48,7 +48,7 @@ bad_problems = {
     "y-nan": (
         lambda: lt.Problem(A, [1.0, 2.0, np.nan, np.inf, 0.0]),
         ValueError,
-        r"y has NaN or infinite entries, the first at 2.*A\.restrict\(keep\)",
+        r"y has NaN or infinite entries, the first at 2.*A\[keep\].*A\.restrict\(keep\).*weight 0",
     ),
     "y-inf": (
         lambda: lt.Problem(A, [1.0, np.inf, -np.inf, 0.0, 0.0]),
@@ -198,3 +198,52 @@ def test_single_precision_stays_single_precision(weights):
         residual, gradient = problem.residual_and_gradient(X32)
         for value in (residual, gradient, problem.residual(X32), problem.cost(X32)):
             assert value.dtype == np.float32
+
+
+def test_a_column_is_a_vector():
+    problem = lt.Problem(A, Y[:, None], np.arange(5.0)[:, None])
+    np.testing.assert_array_equal(problem.y, Y)
+    np.testing.assert_array_equal(problem.weights, np.arange(5.0))
+    one_row = lt.gaussian(SHAPE, 1, seed=1)
+    assert lt.Problem(one_row, np.ones((1, 1))).batch_shape == (1,), "a stack of one trial"
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_data_that_are_not_finite_may_have_the_weight_zero(bad):
+    y, w = Y.copy(), np.array([1.0, 1.0, 0.0, 2.0, 1.0])
+    y[2] = bad
+    problem, clean = lt.Problem(A, y, w), lt.Problem(A, np.where(w > 0, Y, 0), w)
+    np.testing.assert_array_equal(problem.y, clean.y)
+    np.testing.assert_array_equal(problem.gradient(X), clean.gradient(X))
+    assert problem.relative_residual(X) == clean.relative_residual(X)
+    assert not np.isfinite(y[2]), "the data that were given are not changed"
+    y[3] = bad
+    with pytest.raises(ValueError, match="y has NaN or infinite entries, the first at 3"):
+        lt.Problem(A, y, w)
+    stacked, ws = np.tile(Y, (3, 1)), np.ones((3, M))
+    stacked[1, 4], ws[1, 4] = bad, 0
+    assert np.isfinite(lt.Problem(STACK, stacked, ws).gradient(np.stack([X] * 3))).all()
+
+
+def test_equations_are_real_ones_that_count():
+    w = np.array([1.0, 0.0, 2.0, 0.0, 1.0])
+    assert lt.Problem(A, Y).equations == 5
+    assert lt.Problem(A, Y, w).equations == 3
+    assert lt.Problem(A, Y + 1j).equations == 10, "complex data of real tensors"
+    assert lt.Problem(A, Y + 1j, w).equations == 6
+    assert lt.Problem(lt.gaussian(SHAPE, M, dtype=complex), Y + 1j).equations == 5
+    per_trial = np.stack([w, np.ones(M), np.eye(M)[0]])
+    assert lt.Problem(STACK, YS, per_trial).equations == 1
+    blocks = (slice(0, 3), slice(3, 5), slice(0, 3))
+    assert lt.Problem(STACK, YS).block(blocks).equations == 2
+    assert lt.Problem(STACK, YS, w).block(blocks).equations == 1
+
+
+def test_the_norm_of_y_is_weighted_and_computed_once():
+    w = np.arange(5.0)
+    problem = lt.Problem(A, Y, w)
+    assert problem.y_norm == pytest.approx(np.sqrt((w * Y**2).sum()))
+    assert problem.y_norm is problem.y_norm
+    block = problem.block(slice(1, 3))
+    assert block.y_norm == pytest.approx(np.sqrt((w * Y**2)[1:3].sum()))
+    assert lt.Problem(STACK, YS).select([2, 0]).y_norm.shape == (2,)

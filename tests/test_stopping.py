@@ -66,7 +66,7 @@ def test_error_below_is_no_success():
 
 
 def test_or_instead_of_a_bar_is_refused():
-    with pytest.raises(TypeError, match="combine with | and &"):
+    with pytest.raises(TypeError, match=r"combine with \| and &"):
         lt.ResidualBelow(0.5) or lt.MaxEpochs(5)
     A = lt.gaussian((4, 4), 40, seed=0)
     with pytest.raises(TypeError, match="stop must be a stopping rule"):

@@ -84,9 +84,12 @@ class Result:
             return ""
         residual = float(np.max(np.atleast_1d(self.residual)[np.atleast_1d(self.status) == status]))
         ratio = self.m / self.degrees_of_freedom
-        # random numbers would be fitted as well as that
-        if residual > 0.8 * max(0.0, 1 - 1 / ratio) ** 0.5:
-            return "Nothing was fitted: check shape=, order=, and lowtucker.check_adjoint(A)."
+        # random numbers are fitted about as well as that
+        if residual > 0.5 * max(0.0, 1 - 1 / ratio) ** 0.5:
+            return (
+                "Hardly anything was fitted: check shape=, order= and lowtucker.check_adjoint(A), "
+                "or whether the noise is as large as the signal."
+            )
         if residual < 1e-12:
             return "The residual is at rounding error: raise tol."
         if ratio < 3:

@@ -101,3 +101,19 @@ def test_drawing_before_binding_is_refused(make):
 def test_steps_per_epoch_covers_the_data_about_once(make):
     for b, steps in ((10, 1), (5, 2), (1, 10)):
         assert make(b).bind(make_problem()).steps_per_epoch == steps
+
+
+def test_a_selection_draws_what_its_trials_draw_in_the_whole_stack(make):
+    sampler = make(3).bind(make_problem(trials=5))
+    positions = [3, 0]
+    part = sampler.select(positions)
+    again = part.select([1])
+    for t in (0, 1, 7):
+        whole = sampler.draw(t, seed=3, trials=range(5))
+        some = part.draw(t, seed=3, trials=positions)
+        for i, k in enumerate(positions):
+            assert np.array_equal(as_rows(some.rows[i]), as_rows(whole.rows[k]))
+            assert some.weight[i] == whole.weight[k]
+        assert np.array_equal(
+            as_rows(again.draw(t, 3, (0,)).rows[0]), as_rows(sampler.draw(t, 3, range(5)).rows[0])
+        )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -151,6 +153,39 @@ bad_operators = {
         lambda: lt.as_operator(SPARSE),
         ValueError,
         r"shape is needed to read csr_array of shape \(5, 12\)",
+    ),
+    "as_operator-order-of-an-operator": (
+        lambda: lt.as_operator(dense(), order="F"),
+        ValueError,
+        'DenseOperator.*give order="F" when the operator is made',
+    ),
+    "as_operator-wrong-order-of-an-operator": (
+        lambda: lt.as_operator(dense(), order="X"),
+        ValueError,
+        "order must be .*got 'X'",
+    ),
+    "as_operator-function": (
+        lambda: lt.as_operator(lambda X: X.ravel(), SHAPE),
+        TypeError,
+        r"got a function.*lowtucker\.FunctionOperator\(forward, adjoint, shape, m\)",
+    ),
+    "as_operator-functions": (
+        lambda: lt.as_operator((np.ravel, np.ravel), SHAPE),
+        TypeError,
+        r"got a function.*lowtucker\.FunctionOperator\(forward, adjoint, shape, m\)",
+    ),
+    "as_operator-no-rmatvec": (
+        lambda: lt.as_operator(
+            scipy.sparse.linalg.LinearOperator((M, N), matvec=lambda x: MATRIX @ x, dtype=float),
+            SHAPE,
+        ),
+        ValueError,
+        r"has no rmatvec.*FunctionOperator\(forward, adjoint, shape, m\)",
+    ),
+    "as_operator-no-rmatvec-at-all": (
+        lambda: lt.as_operator(SimpleNamespace(shape=(M, N), matvec=np.ravel), SHAPE),
+        TypeError,
+        "must have shape, matvec and rmatvec.*FunctionOperator",
     ),
     "as_operator-order": (
         lambda: lt.as_operator(MATRIX, SHAPE, order="X"),
@@ -508,10 +543,10 @@ def test_check_adjoint_finds_a_wrong_adjoint():
 
 def test_check_adjoint_finds_maps_that_are_not_linear():
     affine = function(forward=lambda X: MATRIX @ X.ravel() + 1)
-    with pytest.raises(lt.CheckError, match=r"FunctionOperator: .* fails by"):
+    with pytest.raises(lt.CheckError, match=r"FunctionOperator: forward is linear fails by"):
         lt.check_adjoint(affine)
     adjoint = function(adjoint=lambda v: (MATRIX.T @ np.abs(v)).reshape(SHAPE))
-    with pytest.raises(lt.CheckError, match=r"FunctionOperator: .* fails by"):
+    with pytest.raises(lt.CheckError, match=r"FunctionOperator: adjoint is linear fails by"):
         lt.check_adjoint(adjoint)
 
 
@@ -625,7 +660,7 @@ def test_what_functions_return_is_checked_in_a_stack_and_in_a_block_too():
     with pytest.raises(TypeError, match=r"FunctionOperator\._forward returned list"):
         block.forward(X)
     two_axes = function(forward=lambda X: np.ones((1, M)))
-    with pytest.raises(ValueError, match=r"returned shape \(1, 5\), expected \(5\)"):
+    with pytest.raises(ValueError, match=r"returned shape \(1, 5\), expected \(5,\)\."):
         two_axes.forward(X)
 
 
@@ -643,3 +678,48 @@ def test_what_a_linear_operator_returns_is_checked():
         A.forward(X)
     with pytest.raises(ValueError, match=r"Wrong\.rmatvec returned shape \(3,\), expected \(12,\)"):
         A.adjoint(Y)
+
+
+@pytest.mark.parametrize("missing", ["m", "shape"])
+def test_an_operator_of_ones_own_that_forgot_m_or_shape_says_so(missing):
+    class Own(lt.MeasurementOperator):
+        def __init__(self):
+            setattr(self, *({"m": ("shape", SHAPE), "shape": ("m", M)}[missing]))
+
+        def _forward(self, X):
+            return MATRIX @ X.ravel()
+
+        def _adjoint(self, v):
+            return (MATRIX.T @ v).reshape(SHAPE)
+
+    A = Own()
+    calls = [lambda: A.forward(X), lambda: A.adjoint(Y), lambda: lt.Problem(A, Y).gradient(X)]
+    for call in [*calls, *([lambda: A.restrict([0])] if missing == "m" else [])]:
+        with pytest.raises(TypeError, match=rf"Own has no {missing}, .*set self\.{missing} in"):
+            call()
+    with pytest.raises(AttributeError, match="'Own' object has no attribute 'foo'"):
+        _ = A.foo
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_row_norms_in_tiles(scale, dtype, monkeypatch):
+    monkeypatch.setattr("lowtucker.operators.dense.TILE_BYTES", 2 * N * 8)
+    matrix = (MATRIX + (1j * MATRIX[::-1] if dtype is complex else 0)) * scale
+    expected = np.linalg.norm(matrix / scale, axis=-1)
+    for rows in (slice(None), slice(1, 4)):
+        got = lt.DenseOperator(matrix, SHAPE).restrict(rows).row_norms()
+        np.testing.assert_allclose(got / scale, expected[rows], rtol=1e-13)
+    two = lt.DenseOperator(np.stack([matrix, 2 * matrix]), SHAPE).restrict(slice(1, 4))
+    np.testing.assert_allclose(
+        two.row_norms() / scale, [expected[1:4], 2 * expected[1:4]], rtol=1e-13
+    )
+
+
+def test_row_norms_make_nothing_of_the_size_of_the_matrix():
+    A = lt.gaussian((50, 40), m=1500)  # 24 MB
+    tracemalloc.start()
+    A.row_norms()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 6 * 2**20

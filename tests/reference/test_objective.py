@@ -79,8 +79,8 @@ def test_objective_and_cost_are_the_sums_over_the_measurements(case):
     assert case.problem.cost(case.X) == pytest.approx(M * case.objective(), rel=1e-13)
 
 
-def test_the_size_of_a_residual_is_the_root_of_twice_its_cost(case):
-    size = case.problem.size(case.problem.residual(case.X))
+def test_the_norm_of_a_residual_is_the_root_of_twice_its_cost(case):
+    size = case.problem.weighted_norm(case.problem.residual(case.X))
     assert size**2 / 2 == pytest.approx(case.problem.cost(case.X), rel=1e-13)
 
 
@@ -132,10 +132,50 @@ def test_gradient_agrees_with_central_differences(case, dtype):
             assert slope == pytest.approx(expected, rel=1e-8, abs=1e-8)
 
 
-def test_gradient_in_tiles_is_the_gradient(monkeypatch):
-    case = Case(np.float64, weighted=True)
-    monkeypatch.setattr("lowtucker.operators.dense.TILE_BYTES", 3 * 12 * 8)  # three rows a tile
-    np.testing.assert_allclose(case.problem.gradient(case.X), case.gradient(), rtol=0, atol=1e-13)
+# Sensing tensors, data and tensors: real or complex
+KINDS = {"rrr": (0, 0, 0), "rcr": (0, 1, 0), "rcc": (0, 1, 1), "rrc": (0, 0, 1),
+         "ccc": (1, 1, 1), "ccr": (1, 1, 0), "crc": (1, 0, 1)}  # fmt: skip
+
+
+@pytest.mark.parametrize("kinds", KINDS)
+@pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
+@pytest.mark.parametrize("batch", ["one", "shared", "stack", "selected", "blocks"])
+def test_residual_and_gradient_in_tiles(kinds, weighted, batch, monkeypatch, rng):
+    """Three rows a tile, or one: what the plain formulas give."""
+    monkeypatch.setattr("lowtucker.operators.dense.TILE_BYTES", 3 * 12 * 8)
+    a, d, x = ((np.float64, np.complex128)[k] for k in KINDS[kinds])
+    trials = () if batch == "one" else (2,)  # as many as parts: they must not be mixed up
+    matrix = draw(rng, (M, 12) if batch in ("one", "shared") else (2, M, 12), a)
+    y, X = draw(rng, (*trials, M), d), draw(rng, (*trials, *SHAPE), x)
+    weights = rng.uniform(0.1, 3, M) if weighted else None
+    problem = lt.Problem(lt.DenseOperator(matrix, SHAPE, dtype=x), y, weights)
+    rows = [np.arange(M)] * 2
+    if batch == "selected":
+        problem, X, matrix, y = problem.select([1, 0]), X[::-1], matrix[::-1], y[::-1]
+    if batch == "blocks":
+        rows = [np.arange(8), np.arange(8, M)]
+        problem = problem.block((slice(0, 8), slice(8, M)))
+    residual, gradient = problem.residual_and_gradient(X)
+    assert gradient.dtype == x
+    for k in np.ndindex(*trials):
+        own = rows[k[0] if k else 0]
+        A = (matrix if matrix.ndim == 2 else matrix[k])[own]
+        r = y[k][own] - A @ X[k].ravel()
+        w = 1.0 if weights is None else weights[own]
+        expected = -(A.conj().T @ (w * r)).reshape(SHAPE) / len(own)
+        expected = expected if x is np.complex128 else expected.real
+        np.testing.assert_allclose(residual[k][: len(own)], r, rtol=0, atol=1e-12)
+        np.testing.assert_allclose(gradient[k], expected, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("tensors", [np.float64, np.complex128], ids=["real", "complex"])
+def test_one_tensor_for_a_stack_of_two_operators(tensors, rng):
+    A = lt.DenseOperator(rng.standard_normal((2, M, 12)), SHAPE, dtype=tensors)
+    X, y = draw(rng, SHAPE, tensors), draw(rng, (M,), np.complex128)
+    residual, gradient = A.misfit(X, y, np.ones(M))
+    assert residual.shape == (2, M)
+    np.testing.assert_allclose(residual, y - A.forward(X), rtol=0, atol=1e-13)
+    np.testing.assert_allclose(gradient, A.adjoint(y - A.forward(X)), rtol=0, atol=1e-12)
 
 
 def test_real_tensor_from_complex_measurements_has_the_real_part_of_the_gradient():
@@ -368,3 +408,15 @@ def test_complex_data_of_real_sparse_rows_have_the_real_part_of_the_gradient():
         np.testing.assert_allclose(got, expected, rtol=0, atol=1e-13)
         with pytest.raises(TypeError, match="X is complex, but the operator measures real tensors"):
             A.forward(1j * case.X)
+
+
+def test_weights_in_double_precision_leave_a_single_precision_matrix_as_it_is(rng):
+    stack = lt.gaussian(SHAPE, M, dtype=np.float32, trials=2)
+    blocks = stack.restrict((slice(0, 4), slice(4, 8)))
+    for A in (stack, blocks):
+        X, y = np.ones((2, *SHAPE), np.float32), np.ones((2, A.m), np.float32)
+        weights = rng.uniform(0.5, 2, A.m)
+        residual, gradient = A.misfit(X, y, weights)
+        assert residual.dtype == gradient.dtype == np.float32
+        expected = A.adjoint((weights * (y - A.forward(X))).astype(np.float32))
+        np.testing.assert_allclose(gradient, expected, rtol=0, atol=1e-4)

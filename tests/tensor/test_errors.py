@@ -27,7 +27,7 @@ not_an_array = {
 
 takes_an_array = {
     "unfold": (lambda V: lt.unfold(V, 0), "X"),
-    "fold": (lambda V: lt.fold(V, 0, (2, 3)), "M"),
+    "fold": (lambda V: lt.fold(V, 0, (2, 3)), "matrix"),
     "mode_product-X": (lambda V: lt.mode_product(V, np.eye(2), 0), "X"),
     "mode_product-U": (lambda V: lt.mode_product(X, V, 0), "U"),
     "multi_mode_product": (lambda V: lt.multi_mode_product(V, [None]), "X"),
@@ -181,12 +181,12 @@ bad_calls = {
     "fold-shape": (
         lambda: lt.fold(np.ones((2, 5)), 0, (2, 3)),
         ValueError,
-        r"fold expects M of shape \(\*batch, 2, 3\).*got \(2, 5\)",
+        r"fold expects a matrix of shape \(\*batch, 2, 3\).*got \(2, 5\)",
     ),
     "fold-vector": (
         lambda: lt.fold(np.ones(6), 0, (2, 3)),
         ValueError,
-        r"fold expects M.*got \(6,\)",
+        r"fold expects a matrix.*got \(6,\)",
     ),
     "fold-mode": (
         lambda: lt.fold(np.ones((2, 3)), 2, (2, 3)),
@@ -647,3 +647,31 @@ def test_a_complex_number_makes_a_real_tensor_complex_in_its_precision():
     got = X * 2j
     assert got.dtype == np.complex64
     np.testing.assert_allclose(got.full(), 2j * X.full(), rtol=1e-6)
+
+
+def test_numpy_reads_a_tucker_tensor_as_its_full_tensor():
+    full = TUCKER.full()
+    np.testing.assert_array_equal(np.asarray(TUCKER), full)
+    assert np.array(TUCKER, dtype=np.float32).dtype == np.float32
+    assert np.linalg.norm(TUCKER) == pytest.approx(float(TUCKER.norm()))
+    with pytest.raises(ValueError, match="copy=False cannot be"):
+        np.asarray(TUCKER, copy=False)
+
+
+def test_a_trial_is_one_tensor_of_a_stack():
+    stack = lt.random_tucker((3, 4), (2, 2), seed=5, trials=6)
+    two = lt.TuckerTensor(
+        stack.core.reshape(2, 3, 2, 2),
+        [U.reshape(2, 3, *U.shape[1:]) for U in stack.factors],
+    )
+    for k in range(6):
+        np.testing.assert_array_equal(stack.trial(k).full(), stack.full()[k])
+        np.testing.assert_array_equal(two.trial(k).full(), two.full()[divmod(k, 3)])
+    assert stack.trial(np.int64(2)).batch_shape == ()
+    for k in (-1, 6):
+        with pytest.raises(ValueError, match=f"k must be between 0 and 5, got {k}"):
+            stack.trial(k)
+    with pytest.raises(TypeError, match=r"k must be an integer, got 1\.0"):
+        stack.trial(1.0)
+    with pytest.raises(ValueError, match=r"for a stack of tensors, got one .*\(3, 4\)"):
+        stack.trial(0).trial(0)

@@ -225,7 +225,8 @@ class DenseOperator(MatrixOperator):
         if self.batch_shape:
             x = np.broadcast_to(x, (*self.batch_shape, x.shape[-1]))
             y = np.broadcast_to(y, (*self.batch_shape, self.m))
-        residual, gradient = self._by_parts(self._rows_once, x, y, weights)
+        w = None if weights is None else self._cast(weights)
+        residual, gradient = self._by_parts(self._rows_once, x, y, w)
         return residual, self._unvec(gradient)
 
     def _by_parts(
@@ -336,7 +337,7 @@ class StackedBlocks(MeasurementOperator):
             return super()._misfit(X, y, weights)
         x = self.one._vec(self._flat(X, len(self.shape)))
         y = self._flat(self.one._cast(y), 1)
-        w = None if weights is None else self._flat(weights, 1)
+        w = None if weights is None else self._flat(self.one._cast(weights), 1)
         residual, gradient = self.one._by_parts(self._rows_once, x, y, w)
         shape = (*self.batch_shape, gradient.shape[-1])
         return residual.reshape(*self.batch_shape, self.m), self.one._unvec(gradient.reshape(shape))
