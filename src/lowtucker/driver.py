@@ -48,6 +48,7 @@ class Run:
         self.ended: dict[int, TuckerTensor] = {}
         self.best: dict[int, tuple[float, TuckerTensor]] = {}
         self.history = History()
+        self.first_row = 0  # of the phase: a new one is not stalled by what the last one did
         self.seconds = self.passes = 0.0
         self.state: Any = None
         self.recorded: Any = None  # the state of the last row of the history
@@ -75,17 +76,23 @@ class Run:
         """Callbacks, outside the clock; any of them may stop the run."""
         row = self.history.last
         progress = Progress(
-            row["epoch"], row["passes"], row["residual"], self.state, _limit(self.stop)
+            int(row["epoch"]), float(row["passes"]), row["residual"], self.state, _limit(self.stop)
         )
         wishes = [callback(progress) for callback in callbacks]
         if True in wishes:
             self.interrupt()
 
     def interrupt(self) -> None:
-        """End what still runs, with what it has."""
+        """End what still runs or waits, with what it has."""
+        self._give_back_waiting()
         self.phases = self.phases[: self.phase + 1]
         if self.active.size:
             self._end(np.full(self.active.size, Status.INTERRUPTED, dtype=object))
+
+    def _give_back_waiting(self) -> None:
+        """End the trials that wait for a phase which will not come."""
+        self.ended |= {k: self.best[k][1] for k in self.waiting}
+        self.waiting = []
 
     def _timed(self, action: Any) -> None:
         begin = time.perf_counter()
@@ -141,7 +148,8 @@ class Run:
         """Status of every running trial; None where it goes on."""
         verdict = np.full(self.trials, None, dtype=object)
         rule = self.stop if self._is_last else self.stop | GIVE_UP
-        for status, mask in rule.verdicts(self.history):
+        rows = {name: column[self.first_row :] for name, column in self.history.items()}
+        for status, mask in rule.verdicts(rows):
             where = np.broadcast_to(mask, (self.trials,)) & (verdict == None)  # noqa: E711
             verdict[where] = status
         residual = np.atleast_2d(self.history["residual"].T)  # one row a trial
@@ -173,6 +181,8 @@ class Run:
             self.problem = self.problem.select(stay.tolist())
             self.state = self.recorded = self.state.select(stay.tolist())
             self.solver = self.solver.select(stay.tolist())
+        elif self.waiting and {Status.MAX_EPOCHS, Status.MAX_SECONDS} & set(verdicts):
+            self._give_back_waiting()  # the time is up for all
         elif self.waiting:
             self._next_phase()
 
@@ -187,6 +197,7 @@ class Run:
         """Another solver takes over the trials that got stuck, from the best they had."""
         self.active, self.waiting = np.array(self.waiting), []
         self.phase += 1
+        self.first_row = self.history.rows - 1
         self.passes += self.state.passes
         if self.stacked:
             self.problem = self.whole.select(self.active.tolist())

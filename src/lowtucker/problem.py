@@ -17,6 +17,7 @@ from lowtucker._arrays import (
     in_precision_of,
     is_array,
     is_complex,
+    is_numpy,
     like,
     namespace,
     pad_and_stack,
@@ -245,7 +246,10 @@ def _rows_of(y: Array, rows: Rows) -> Array:
     if not isinstance(rows, tuple):
         return xp.take(y, like(rows, y), axis=-1)
     flat = xp.reshape(y, (len(rows), y.shape[-1]))
-    parts = [_rows_of(flat[k, :], one) for k, one in enumerate(rows)]
+    if is_numpy(y):  # this runs for every step of a stack
+        parts = [flat[k, one] for k, one in enumerate(rows)]
+    else:
+        parts = [_rows_of(flat[k, :], one) for k, one in enumerate(rows)]
     joined = pad_and_stack(parts)
     return xp.reshape(joined, (*y.shape[:-1], joined.shape[-1]))
 

@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
 from lowtucker._arrays import as_number, is_complex, like, to_numpy
 from lowtucker._random import Seed
@@ -142,7 +141,7 @@ def _stopping(
     return rule if max_seconds is None else rule | MaxSeconds(max_seconds)
 
 
-def _noise_floor(problem: Problem, noise_std: Any) -> NDArray[Any]:
+def _noise_floor(problem: Problem, noise_std: Any) -> np.ndarray[Any, Any]:
     """Relative residual that noise of that size leaves, one number for every trial."""
     std = as_number(noise_std, "noise_std", 0.0)
     total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)

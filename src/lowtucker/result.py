@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
 from dataclasses import dataclass, replace
-from html import escape
 from typing import Any
 
 import numpy as np
@@ -149,6 +147,8 @@ class Result:
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle."""
+        import json
+
         from lowtucker.io import save_arrays  # zipfile and others: 10 ms that import can save
 
         arrays = {"core": self.X.core, **_numbered("factor", self.X.factors)}
@@ -182,6 +182,8 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
+        from html import escape
+
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
@@ -240,6 +242,8 @@ def load(path: str | os.PathLike[str]) -> Result:
     FileFormatError
         The file is not a result, or is damaged.
     """
+    import json
+
     from lowtucker.io import describe, load_array
 
     names = {info.name for info in describe(path)}

@@ -153,7 +153,7 @@ class MaxEpochs(StoppingRule):
 
     def met(self, history: Columns) -> Mask:
         """Compare the epochs of this call."""
-        return np.asarray(history["epoch"][-1] - history["epoch"][0] >= self.epochs)
+        return np.asarray(history["epoch"][-1] >= self.epochs)
 
 
 @dataclass(frozen=True)

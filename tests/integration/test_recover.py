@@ -378,6 +378,24 @@ def test_stopping_a_stack_whose_trials_end_at_different_times_keeps_all_of_them(
     assert one.history.rows == one.epochs + 1
 
 
+def test_limits_and_stops_end_the_trials_that_wait_for_another_phase():
+    """Noise: some trials get stuck in the first phase while others still run."""
+    shape, rank, m, trials = (6, 6, 6), (2, 2, 2), 110, 12
+    X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
+    A = lt.gaussian(shape, m, seed=1, trials=trials)
+    y = A.forward(X_true) + 0.5 * np.random.default_rng(3).standard_normal((trials, m))
+    free = lt.recover(A, y, rank)
+    assert "TIHT" in set(free.history.phase)
+    switch = int(np.flatnonzero(free.history.phase == "TIHT")[0])
+    for last in range(max(14, switch - 8), switch + 2):
+        limited = lt.recover(A, y, rank, max_epochs=last)
+        assert limited.history.epoch[-1] == last
+        assert np.isfinite(limited.X.full()).all()
+        stopped = lt.recover(A, y, rank, callbacks=[lambda p, last=last: p.epoch == last])
+        assert stopped.history.epoch[-1] == last
+        assert stopped.X.full().shape == (trials, *shape)
+
+
 def test_ctrl_c_inside_a_step_leaves_tensor_and_history_in_step(data, monkeypatch):
     A, y, _ = data
     calls = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from html import escape
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -113,6 +112,8 @@ class _Notebook:
     """Bar drawn by the browser: plain HTML that is replaced, which needs no widgets."""
 
     def __init__(self, label: str) -> None:
+        from html import escape
+
         from IPython.display import HTML, display
 
         self.label, self.html = escape(label), HTML
@@ -122,7 +123,7 @@ class _Notebook:
         limit = progress.max_epochs
         attributes = "" if limit is None else f' value="{progress.epoch}" max="{limit}"'
         bar = f"<progress{attributes}></progress>"
-        self.handle.update(self.html(f"{self.label} {bar} {escape(progress.line)}"))
+        self.handle.update(self.html(f"{self.label} {bar} {progress.line}"))
 
     def close(self) -> None:
         """Leave the last line where it is."""
