@@ -55,7 +55,7 @@ def demo(out: Path, seed: int) -> None:
     try:
         picture = figure(runs)
     except ImportError as error:
-        screen.print(f"No figure: {error}")
+        screen.print(f"No figure: {error}", markup=False)
         return
     out.mkdir(parents=True, exist_ok=True)
     picture.savefig(out / "demo.png", dpi=120)

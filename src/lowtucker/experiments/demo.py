@@ -49,10 +49,10 @@ class Demo:
     rank: tuple[int, int, int] = (5, 5, 4)
     m: int = 1800
     seed: int = 0
-    solvers: tuple[tuple[str, Solver], ...] = (
+    solvers: tuple[tuple[str, Solver | str], ...] = (
         ("TIHT, step 0.5", TIHT(step=0.5)),
         ("StoTIHT, b = 600, step 0.5", StoTIHT(block_size=600, step=0.5)),
-        ("auto", StoTIHT()),
+        ("auto", "auto"),
     )
 
     @property
