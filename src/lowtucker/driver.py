@@ -84,6 +84,7 @@ class Run:
 
     def interrupt(self) -> None:
         """End what still runs or waits, with what it has."""
+        self.state = self.recorded  # the history and the tensor belong to one another
         self._give_back_waiting()
         self.phases = self.phases[: self.phase + 1]
         if self.active.size:

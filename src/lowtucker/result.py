@@ -137,7 +137,7 @@ class Result:
         left.set_ylabel("relative to ||y||, ||X||" if "error" in self.history else "residual")
         left.xaxis.get_major_locator().set_params(integer=True)
         left.legend()
-        left.set_title(self.solver.split("(")[0])
+        left.set_title(" then ".join(dict.fromkeys(self.history["phase"].tolist())))
         X = self.X
         if X.batch_shape:
             X = TuckerTensor.trusted(X.core[0, ...], [U[0, ...] for U in X.factors])

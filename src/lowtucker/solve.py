@@ -136,20 +136,19 @@ def solve(
         )
     phases = _phases(solver, problem, rank)
     run = Run(problem, phases, rank, stop, _truth(X_true, problem))
-    with ExitStack() as stack:
-        for callback in callbacks:
-            if isinstance(callback, AbstractContextManager):
-                stack.enter_context(callback)
-        try:
+    try:
+        with ExitStack() as stack:
+            for callback in callbacks:
+                if isinstance(callback, AbstractContextManager):
+                    stack.enter_context(callback)
             run.begin(_tensor_or_state(start), seed)
             while run.active.size:
                 run.epoch()
                 run.tell(callbacks)
-        except KeyboardInterrupt:
-            if not run.history.rows:
-                raise
-            run.state = run.recorded  # the history and the tensor belong to one another
-            run.interrupt()
+    except KeyboardInterrupt:
+        if not run.history.rows:
+            raise
+        run.interrupt()
     return run.result()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
 
@@ -131,6 +133,28 @@ def test_demo_shows_a_table_and_writes_a_figure(folder):
         assert word in done.stdout
     assert done.stdout.count("yes") == 3
     assert (folder / "pictures" / "demo.png").stat().st_size > 10_000
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder):
+    """A real process, a real signal, sent once the progress bar shows that it is at work."""
+    command = [sys.executable, "-c", "from lowtucker.cli import main; main()", *CALL]
+    endless = [*command, "-o", "X.npz", "--tol", "0", "--max-epochs", "100000000",
+               "--solver", "stotiht", "--step", "1e-3"]  # fmt: skip
+    environment = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm"}
+    process = subprocess.Popen(
+        endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
+    )
+    seen = b""
+    while b"residual" not in seen:
+        chunk = process.stderr.read1(4096)
+        assert chunk, seen
+        seen += chunk
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"INTERRUPTED" in out
+    assert lt.load(folder / "X.npz").status is lt.Status.INTERRUPTED
 
 
 def test_help_has_examples():
