@@ -12,7 +12,7 @@ from lowtucker._arrays import as_number, is_complex, like, to_numpy
 from lowtucker._random import Seed
 from lowtucker.monitoring import Callback
 from lowtucker.operators import as_operator
-from lowtucker.operators.dense import Order
+from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solve import solve

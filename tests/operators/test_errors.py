@@ -704,7 +704,7 @@ def test_an_operator_of_ones_own_that_forgot_m_or_shape_says_so(missing):
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize("dtype", [float, complex])
 def test_row_norms_in_tiles(scale, dtype, monkeypatch):
-    monkeypatch.setattr("lowtucker.operators.dense.TILE_BYTES", 2 * N * 8)
+    monkeypatch.setattr("lowtucker.operators.tiles.TILE_BYTES", 2 * N * 8)
     matrix = (MATRIX + (1j * MATRIX[::-1] if dtype is complex else 0)) * scale
     expected = np.linalg.norm(matrix / scale, axis=-1)
     for rows in (slice(None), slice(1, 4)):

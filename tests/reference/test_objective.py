@@ -142,7 +142,7 @@ KINDS = {"rrr": (0, 0, 0), "rcr": (0, 1, 0), "rcc": (0, 1, 1), "rrc": (0, 0, 1),
 @pytest.mark.parametrize("batch", ["one", "shared", "stack", "selected", "blocks"])
 def test_residual_and_gradient_in_tiles(kinds, weighted, batch, monkeypatch, rng):
     """Three rows a tile, or one: what the plain formulas give."""
-    monkeypatch.setattr("lowtucker.operators.dense.TILE_BYTES", 3 * 12 * 8)
+    monkeypatch.setattr("lowtucker.operators.tiles.TILE_BYTES", 3 * 12 * 8)
     a, d, x = ((np.float64, np.complex128)[k] for k in KINDS[kinds])
     trials = () if batch == "one" else (2,)  # as many as parts: they must not be mixed up
     matrix = draw(rng, (M, 12) if batch in ("one", "shared") else (2, M, 12), a)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lowtucker.io.arrays import is_sparse, load_array, load_sparse
 from lowtucker.operators import DenseOperator, MeasurementOperator, SparseOperator
-from lowtucker.operators.dense import Order
+from lowtucker.operators.matrix import Order
 
 __all__ = ["load_operator"]
 

@@ -8,8 +8,9 @@ from lowtucker.operators.adapters import (
 )
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
-from lowtucker.operators.dense import DenseOperator, gaussian
+from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.function import FunctionOperator
+from lowtucker.operators.gaussian import gaussian
 
 __all__ = [
     "DenseOperator",

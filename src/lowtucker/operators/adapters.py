@@ -12,7 +12,8 @@ from lowtucker.operators.base import (
     check_operator,
     refuse_rows_of_trials,
 )
-from lowtucker.operators.dense import DenseOperator, MatrixOperator, Order, check_order
+from lowtucker.operators.dense import DenseOperator
+from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 
 __all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_scipy"]
 

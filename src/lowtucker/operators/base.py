@@ -115,8 +115,8 @@ class MeasurementOperator(ABC):
             self._told_slow = True
             warn_caller(
                 f"{type(self).__name__} cannot measure some of its rows alone: every block costs "
-                "all the rows. Solvers that use all rows at once are as fast here; or give the "
-                "operator a _restrict method.",
+                'all the rows. solver="tiht" uses them all at once; or give an operator of your '
+                "own a _restrict method.",
                 SlowOperatorWarning,
             )
         return RestrictedOperator(self, rows)

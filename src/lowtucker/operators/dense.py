@@ -1,10 +1,9 @@
-"""Operators given by a matrix whose rows are the vectorised sensing tensors."""
+"""Measurements by a matrix in memory, one or a stack of them."""
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -14,7 +13,6 @@ from lowtucker._arrays import (
     all_finite,
     as_float,
     as_float_dtype,
-    as_integer,
     as_shape,
     as_tensor,
     conj,
@@ -24,74 +22,24 @@ from lowtucker._arrays import (
     like,
     namespace,
     pad_and_stack,
-    real,
     real_dtype,
     size,
 )
-from lowtucker._random import Seed, Stream, generator
 from lowtucker.operators.base import MeasurementOperator, common_batch
+from lowtucker.operators.matrix import MatrixOperator, Order, check_order
+from lowtucker.operators.tiles import (
+    TILE_BYTES,
+    joined_parts,
+    parts,
+    tiled_misfit,
+    tiles,
+    with_parts,
+)
 from lowtucker.tensor.products import norm
-from lowtucker.tensor.random import gaussians, stack_seeds
 
-__all__ = ["DenseOperator", "MatrixOperator", "Order", "StackedBlocks", "check_order", "gaussian"]
+__all__ = ["DenseOperator", "StackedBlocks"]
 
-Order = Literal["C", "F"]
 NumPyArray = np.ndarray[Any, Any]
-
-# Bytes of A that `misfit` reads twice in a row: small enough to stay in the cache, large enough
-# that Python's part (5 us a tile) is small. With 1 MiB of L2 a gradient cost 1.03 to 1.4 times
-# one `A @ x` for N from 1000 to 27000; with a half, up to 1.6; with two, the same as one.
-TILE_BYTES = 1 << 20
-
-
-class MatrixOperator(MeasurementOperator):
-    r"""Base of the operators :math:`y = \mathbf{A}\,\mathrm{vec}(\mathbf{X})`, section 4.
-
-    ``order`` says how the rows were vectorised: "C" is row-major, "F" column-major (MATLAB).
-    Column-major rows are not rearranged: the tensor, which is small, is transposed instead.
-    """
-
-    takes_stacks: ClassVar[bool] = True
-    order: Order = "C"
-    # Whether it measures complex tensors; where it does not, the adjoint is the real part.
-    _complex_domain: bool = False
-
-    @abstractmethod
-    def _matvec(self, x: Array) -> Array:
-        """Multiply: (*batch, N) -> (*batch, m)."""
-
-    @abstractmethod
-    def _rmatvec(self, v: Array) -> Array:
-        """Multiply by the conjugate transpose: (*batch, m) -> (*batch, N)."""
-
-    def _forward(self, X: Array) -> Array:
-        return self._matvec(self._vec(X))
-
-    def _adjoint(self, v: Array) -> Array:
-        out = self._rmatvec(v)
-        return self._unvec(out if self._complex_domain else real(out))
-
-    def _vec(self, X: Array) -> Array:
-        if is_complex(X) and not self._complex_domain:
-            raise TypeError(
-                "X is complex, but the operator measures real tensors. Make it of a complex "
-                "matrix, or try DenseOperator(matrix, shape, dtype=complex)."
-            )
-        xp = namespace(X)
-        batch = X.shape[: X.ndim - len(self.shape)]
-        return xp.reshape(self._reversed(X), (*batch, size(self.shape)))
-
-    def _unvec(self, x: Array) -> Array:
-        xp = namespace(x)
-        shape = self.shape if self.order == "C" else self.shape[::-1]
-        return self._reversed(xp.reshape(x, (*x.shape[:-1], *shape)))
-
-    def _reversed(self, X: Array) -> Array:
-        if self.order == "C":
-            return X
-        batch_ndim = X.ndim - len(self.shape)
-        axes = (*range(batch_ndim), *range(X.ndim - 1, batch_ndim - 1, -1))
-        return namespace(X).permute_dims(X, axes)
 
 
 class DenseOperator(MatrixOperator):
@@ -179,10 +127,10 @@ class DenseOperator(MatrixOperator):
         return x if x.dtype == wanted else namespace(x).astype(x, wanted)
 
     def _matvec(self, x: Array) -> Array:
-        return _with_parts(self._times, x, self._complex_matrix)
+        return with_parts(self._times, x, self._complex_matrix)
 
     def _rmatvec(self, v: Array) -> Array:
-        return _with_parts(self._adjoint_times, self._cast(v), self._complex_matrix)
+        return with_parts(self._adjoint_times, self._cast(v), self._complex_matrix)
 
     def _times(self, x: Array) -> Array:
         xp, A = namespace(x, self.matrix), self.matrix
@@ -238,8 +186,8 @@ class DenseOperator(MatrixOperator):
             return residual, gradient if self._complex_domain else gradient.real
         if self._complex_domain:  # real and imaginary parts side by side in one product
             w = None if weights is None else weights[..., None, :]
-            residual, gradient = rows_once(_parts(x), _parts(y), w)
-            return _joined_parts(residual), _joined_parts(gradient)
+            residual, gradient = rows_once(parts(x), parts(y), w)
+            return joined_parts(residual), joined_parts(gradient)
         if y.dtype.kind != "c":
             residual, gradient = rows_once(x, y, weights)
             return residual, gradient
@@ -255,12 +203,12 @@ class DenseOperator(MatrixOperator):
         residual = np.empty((*batch, self.m), dtype=A.dtype)
         gradient = np.empty((*batch, x.shape[-1]), dtype=A.dtype)
         if not self.batch_shape:
-            _tiled_misfit(A, x, y, weights, residual, gradient)
+            tiled_misfit(A, x, y, weights, residual, gradient)
             return residual, gradient
         w = None if weights is None else np.broadcast_to(weights, y.shape)
         for k in np.ndindex(*self.batch_shape):
             wk = None if w is None else w[k]
-            _tiled_misfit(A[k], x[k], y[k], wk, residual[k], gradient[k])
+            tiled_misfit(A[k], x[k], y[k], wk, residual[k], gradient[k])
         return residual, gradient
 
     def _row_norms(self) -> Array:
@@ -268,7 +216,7 @@ class DenseOperator(MatrixOperator):
             return norm(self.matrix, batch_ndim=self.matrix.ndim - 1)
         norms = np.empty(self.matrix.shape[:-1], dtype=real_dtype(self.matrix))
         for k in np.ndindex(*self.batch_shape):
-            for rows in _tiles(self.matrix[k]):
+            for rows in tiles(self.matrix[k]):
                 norms[(*k, rows)] = norm(self.matrix[k][rows], batch_ndim=1)
         return norms
 
@@ -356,7 +304,7 @@ class StackedBlocks(MeasurementOperator):
                 r -= A.dot(x[k])
                 (r if w is None else r * w).dot(A, out=gradient[k])
             else:
-                _tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
+                tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
         return residual, gradient
 
     def _row_norms(self) -> Array:
@@ -391,68 +339,6 @@ class StackedBlocks(MeasurementOperator):
         return namespace(joined).reshape(joined, (*self.batch_shape, self.m))
 
 
-def gaussian(
-    shape: tuple[int, ...],
-    m: int,
-    seed: Seed = 0,
-    *,
-    normalize: Literal["unit", "frobenius"] | None = None,
-    dtype: Any = np.float64,
-    trials: int | None = None,
-) -> DenseOperator:
-    r"""Gaussian measurements: i.i.d. entries in every sensing tensor.
-
-    Parameters
-    ----------
-    shape : tuple of int
-        Shape of the tensors.
-    m : int
-        The number of measurements.
-    seed : int, or (int, trial)
-    normalize : None, "unit" or "frobenius"
-        None: entries N(0, 1), so that :math:`\tfrac1m \|\mathcal{A}(X)\|^2 \approx \|X\|_F^2` as
-        in the TRIP (5.1). "unit": variance 1/m. "frobenius": divided by the Frobenius norm of
-        the matrix, as in the paper's experiments.
-    dtype : float or complex dtype
-    trials : int, optional
-        Make a stack: item k is the operator of ``seed=(seed, k)``.
-
-    Notes
-    -----
-    Memory: m N numbers.
-
-    Examples
-    --------
-    >>> gaussian((30, 30, 10), m=300, seed=1)
-    DenseOperator: 300 measurements of tensors of shape (30, 30, 10) (0.033 per entry)
-    """
-    shape, m = as_shape(shape), as_integer(m, "m")
-    if normalize not in (None, "unit", "frobenius"):
-        raise ValueError(f'normalize must be None, "unit" or "frobenius", got {normalize!r}.')
-    dtype = as_float_dtype(dtype)
-    matrices = []
-    for one in stack_seeds(seed, trials):
-        matrix = gaussians(generator(one, Stream.OPERATOR), (m, size(shape)), dtype)
-        if normalize is not None:
-            matrix /= matrix.real.dtype.type(
-                np.sqrt(m) if normalize == "unit" else np.linalg.norm(matrix)
-            )
-        matrices.append(matrix)
-    operator = object.__new__(DenseOperator)  # finite by construction: not read again to check
-    operator.shape, operator.order = shape, "C"
-    operator._set(matrices[0] if trials is None else np.stack(matrices), None)
-    return operator
-
-
-def check_order(order: Any) -> Order:
-    """Check how rows were vectorised."""
-    if order not in ("C", "F"):
-        raise ValueError(
-            f'order must be "C" (row-major) or "F" (column-major, MATLAB), got {order!r}.'
-        )
-    return "C" if order == "C" else "F"
-
-
 def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ...], Order]:
     """Shape of the tensors, and the order to read the rows in."""
     if matrix.ndim < 2:
@@ -482,48 +368,3 @@ def _take(matrix: Array, rows: Rows) -> Array:
     if isinstance(rows, slice):
         return matrix[..., rows, :]
     return namespace(matrix).take(matrix, like(rows, matrix), axis=-2)
-
-
-def _with_parts(product: Any, x: Array, complex_matrix: bool) -> Array:
-    """Apply a real matrix to a complex vector part by part, so that the matrix stays real."""
-    if complex_matrix or not is_complex(x):
-        return product(x)
-    xp = namespace(x)
-    return product(xp.real(x)) + 1j * product(xp.imag(x))
-
-
-def _parts(x: NumPyArray) -> NumPyArray:
-    """Real and imaginary part: (*batch, n) -> (*batch, 2, n)."""
-    return np.stack([x.real, x.imag], axis=-2)
-
-
-def _joined_parts(x: NumPyArray) -> NumPyArray:
-    return x[..., 0, :] + 1j * x[..., 1, :]
-
-
-def _tiles(A: NumPyArray) -> list[slice]:
-    """Sets of successive rows of TILE_BYTES, or of one row."""
-    m, n = A.shape
-    height = max(1, TILE_BYTES // (n * A.itemsize))
-    return [slice(start, start + height) for start in range(0, m, height)]
-
-
-def _tiled_misfit(
-    A: NumPyArray,
-    x: NumPyArray,
-    y: NumPyArray,
-    weights: NumPyArray | None,
-    residual: NumPyArray,
-    gradient: NumPyArray,
-) -> None:
-    """Write y - A x and A^* (w (y - A x)) with one reading of A: tile by tile, in the cache."""
-    gradient[...] = 0
-    for rows in _tiles(A):
-        tile = A[rows]
-        r = y[..., rows] - (tile @ x if x.ndim == 1 else x @ tile.T)
-        residual[..., rows] = r
-        if weights is not None:
-            r = r * weights[..., rows]
-        gradient += r.conj() @ tile  # conjugates the small vector, not the tile
-    if gradient.dtype.kind == "c":
-        np.conj(gradient, out=gradient)

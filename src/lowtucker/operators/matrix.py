@@ -1,0 +1,72 @@
+"""Operators y = A vec(X): rows are vectorised sensing tensors."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import Any, ClassVar, Literal
+
+from lowtucker._arrays import Array, is_complex, namespace, real, size
+from lowtucker.operators.base import MeasurementOperator
+
+__all__ = ["MatrixOperator", "Order", "check_order"]
+
+Order = Literal["C", "F"]
+
+
+class MatrixOperator(MeasurementOperator):
+    r"""Base of the operators :math:`y = \mathbf{A}\,\mathrm{vec}(\mathbf{X})`, section 4.
+
+    ``order`` says how the rows were vectorised: "C" is row-major, "F" column-major (MATLAB).
+    Column-major rows are not rearranged: the tensor, which is small, is transposed instead.
+    """
+
+    takes_stacks: ClassVar[bool] = True
+    order: Order = "C"
+    # Whether it measures complex tensors; where it does not, the adjoint is the real part.
+    _complex_domain: bool = False
+
+    @abstractmethod
+    def _matvec(self, x: Array) -> Array:
+        """Multiply: (*batch, N) -> (*batch, m)."""
+
+    @abstractmethod
+    def _rmatvec(self, v: Array) -> Array:
+        """Multiply by the conjugate transpose: (*batch, m) -> (*batch, N)."""
+
+    def _forward(self, X: Array) -> Array:
+        return self._matvec(self._vec(X))
+
+    def _adjoint(self, v: Array) -> Array:
+        out = self._rmatvec(v)
+        return self._unvec(out if self._complex_domain else real(out))
+
+    def _vec(self, X: Array) -> Array:
+        if is_complex(X) and not self._complex_domain:
+            raise TypeError(
+                "X is complex, but the operator measures real tensors. Make it of a complex "
+                "matrix, or try DenseOperator(matrix, shape, dtype=complex)."
+            )
+        xp = namespace(X)
+        batch = X.shape[: X.ndim - len(self.shape)]
+        return xp.reshape(self._reversed(X), (*batch, size(self.shape)))
+
+    def _unvec(self, x: Array) -> Array:
+        xp = namespace(x)
+        shape = self.shape if self.order == "C" else self.shape[::-1]
+        return self._reversed(xp.reshape(x, (*x.shape[:-1], *shape)))
+
+    def _reversed(self, X: Array) -> Array:
+        if self.order == "C":
+            return X
+        batch_ndim = X.ndim - len(self.shape)
+        axes = (*range(batch_ndim), *range(X.ndim - 1, batch_ndim - 1, -1))
+        return namespace(X).permute_dims(X, axes)
+
+
+def check_order(order: Any) -> Order:
+    """Check how rows were vectorised."""
+    if order not in ("C", "F"):
+        raise ValueError(
+            f'order must be "C" (row-major) or "F" (column-major, MATLAB), got {order!r}.'
+        )
+    return "C" if order == "C" else "F"
