@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,6 +30,14 @@ GIVE_UP = Stalled(window=12, fall=0.05)
 BLOW_UP = 1e6
 
 
+class Found(NamedTuple):
+    """A tensor, and what is known of it."""
+
+    X: TuckerTensor
+    residual: float
+    error: float
+
+
 class Run:
     """One call of :func:`solve`: the trials that still run, and what is known of all."""
 
@@ -45,8 +53,9 @@ class Run:
         self.waiting: list[int] = []  # for the next phase
         self.statuses = np.full(self.trials, Status.INTERRUPTED, dtype=object)
         self.epochs = np.zeros(self.trials, dtype=int)
-        self.ended: dict[int, TuckerTensor] = {}
-        self.best: dict[int, tuple[float, TuckerTensor]] = {}
+        # tensor, residual and error of the trials: those that ended, and the best so far
+        self.ended: dict[int, Found] = {}
+        self.best: dict[int, Found] = {}
         self.history = History()
         self.first_row = 0  # of the phase: a new one is not stalled by what the last one did
         self.seconds = self.passes = 0.0
@@ -85,14 +94,15 @@ class Run:
     def interrupt(self) -> None:
         """End what still runs or waits, with what it has."""
         self.state = self.recorded  # the history and the tensor belong to one another
-        self._give_back_waiting()
+        self._give_back_waiting(Status.INTERRUPTED)
         self.phases = self.phases[: self.phase + 1]
         if self.active.size:
             self._end(np.full(self.active.size, Status.INTERRUPTED, dtype=object))
 
-    def _give_back_waiting(self) -> None:
+    def _give_back_waiting(self, status: Status) -> None:
         """End the trials that wait for a phase which will not come."""
-        self.ended |= {k: self.best[k][1] for k in self.waiting}
+        self.ended |= {k: self.best[k] for k in self.waiting}
+        self.statuses[self.waiting] = status
         self.waiting = []
 
     def _timed(self, action: Any) -> None:
@@ -111,23 +121,28 @@ class Run:
             if self.X_true is not None:
                 row["error"] = relative_error(self.state.X, self._truth())
         self.recorded = self.state
-        self._keep_best(np.atleast_1d(to_numpy(row["residual"])))
-        self.history.append(
-            {
-                "epoch": self.history.rows,
-                "passes": self.passes + self.state.passes,
-                "seconds": self.seconds,
-                "phase": self.phases[self.phase].name,
-                **{name: self._spread(name, value) for name, value in row.items()},
-            }
-        )
-
-    def _keep_best(self, residual: np.ndarray[Any, Any]) -> None:
+        entry = {
+            "epoch": self.history.rows,
+            "passes": self.passes + self.state.passes,
+            "seconds": self.seconds,
+            "phase": self.phases[self.phase].name,
+            **{name: self._spread(name, value) for name, value in row.items()},
+        }
+        if self.stacked:
+            entry["running"] = np.isin(np.arange(self.trials), self.active)
+        self.history.append(entry)
         for position, k in enumerate(self.active.tolist()):
-            value = float(residual[position])
-            if k not in self.best or value < self.best[k][0]:
-                X = self.state.X
-                self.best[k] = (value, _some(X, [position]) if self.stacked else X)
+            found = self._found(k, position)
+            if k not in self.best or found.residual < self.best[k].residual:
+                self.best[k] = found
+
+    def _found(self, k: int, position: int) -> Found:
+        """Tensor of a running trial, with what the last row says of it."""
+        row, X = self.history.last, self.state.X
+        if not self.stacked:
+            return Found(X, float(row["residual"]), float(row.get("error", np.nan)))
+        error = float(row["error"][k]) if "error" in row else np.nan
+        return Found(_some(X, [position]), float(row["residual"][k]), error)
 
     def _spread(self, name: str, value: Any) -> Any:
         """Numbers of the running trials among those that the ended ones had last."""
@@ -150,6 +165,8 @@ class Run:
         verdict = np.full(self.trials, None, dtype=object)
         rule = self.stop if self._is_last else self.stop | GIVE_UP
         rows = {name: column[self.first_row :] for name, column in self.history.items()}
+        if self.stacked:  # every trial counts its own epochs
+            rows["epoch"] = (np.cumsum(self.history["running"], axis=0) - 1)[self.first_row :]
         for status, mask in rule.verdicts(rows):
             where = np.broadcast_to(mask, (self.trials,)) & (verdict == None)  # noqa: E711
             verdict[where] = status
@@ -182,28 +199,28 @@ class Run:
             self.problem = self.problem.select(stay.tolist())
             self.state = self.recorded = self.state.select(stay.tolist())
             self.solver = self.solver.select(stay.tolist())
-        elif self.waiting and {Status.MAX_EPOCHS, Status.MAX_SECONDS} & set(verdicts):
-            self._give_back_waiting()  # the time is up for all
+        elif Status.MAX_SECONDS in verdicts:  # the time is up for all
+            self._give_back_waiting(Status.MAX_SECONDS)
         elif self.waiting:
             self._next_phase()
 
-    def _final(self, k: int, position: int, status: Status) -> TuckerTensor:
+    def _final(self, k: int, position: int, status: Status) -> Found:
         """Last iterate of a trial; where it did not come to an end by itself, its best one."""
         if status in (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED):
-            return self.best[k][1]
-        X: TuckerTensor = self.state.X
-        return _some(X, [position]) if self.stacked else X
+            return self.best[k]
+        return self._found(k, position)
 
     def _next_phase(self) -> None:
         """Another solver takes over the trials that got stuck, from the best they had."""
-        self.active, self.waiting = np.array(self.waiting), []
+        self.active, self.waiting = np.sort(self.waiting), []
         self.phase += 1
         self.first_row = self.history.rows - 1
         self.passes += self.state.passes
         if self.stacked:
             self.problem = self.whole.select(self.active.tolist())
         self.solver = bind(self.problem, self.phases[self.phase], self.rank, warn=False)
-        tensors = [self.best[k][1] * float(self.best[k][0] < 1) for k in self.active.tolist()]
+        best = [self.best[k] for k in self.active.tolist()]
+        tensors = [found.X * float(found.residual < 1) for found in best]
         start = _joined(tensors) if self.stacked else tensors[0]
         self._timed(lambda: self.solver.init(self.problem, start, self.seed))
         numbers = tuple(as_seed(self.seed)[1] + int(k) for k in self.active)
@@ -213,13 +230,17 @@ class Run:
         """Verdict without the truth."""
         rank = self.state.X.rank
         dof = degrees_of_freedom(self.whole.shape, attainable_rank(rank))
-        if self.whole.equations < dof:
-            kept = (Status.DIVERGED, Status.INTERRUPTED)
-            self.statuses[[s not in kept for s in self.statuses]] = Status.UNDERDETERMINED
+        few = np.broadcast_to(self.whole.equations, (self.trials,)) < dof
+        kept = [s in (Status.DIVERGED, Status.INTERRUPTED) for s in self.statuses]
+        self.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
         success = np.array([s.success for s in self.statuses])
-        tensors = [self.ended[k] for k in range(self.trials)]
+        found = [self.ended[k] for k in range(self.trials)]
+        residual = np.array([one.residual for one in found])
+        error = None if self.X_true is None else np.array([one.error for one in found])
         return Result(
-            X=_joined(tensors) if self.stacked else tensors[0],
+            X=_joined([one.X for one in found]) if self.stacked else found[0].X,
+            residual=residual if self.stacked else found[0].residual,
+            error=error if self.stacked or error is None else found[0].error,
             status=self.statuses if self.stacked else self.statuses[0],
             success=success if self.stacked else bool(success[0]),
             history=self.history,
@@ -228,7 +249,7 @@ class Run:
             passes=self.history.last["passes"],
             seconds=self.seconds,
             solver=" then ".join(map(repr, [*self.phases[: self.phase], self.solver])),
-            m=self.whole.equations,
+            m=int(np.min(self.whole.equations)),
             degrees_of_freedom=dof,
             state=self.state if len(self.state.trials) == self.trials else None,
         )
@@ -257,9 +278,10 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> S
     if rank is not None and warn:
         rank = check_rank(rank, problem.shape, warn=False)
         dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
-        if problem.equations < dof:
+        equations = int(np.min(problem.equations))
+        if equations < dof:
             warn_caller(
-                f"{problem.equations} measurements cannot determine a tensor of shape "
+                f"{equations} measurements cannot determine a tensor of shape "
                 f"{problem.shape} and rank {rank}, which has {dof} degrees of freedom. "
                 f"Take at least {dof}, better {3 * dof}.",
                 UnderdeterminedWarning,

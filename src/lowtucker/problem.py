@@ -116,8 +116,8 @@ class Problem:
         return self.y.dtype if self.A.dtype is None else self.A.dtype
 
     @property
-    def equations(self) -> int:
-        """The number of real equations that count, in the trial that has fewest.
+    def equations(self) -> Any:
+        """The number of real equations that count: an int, or an array with one for every trial.
 
         Measurements of positive weight; twice as many where y is complex and the tensor real:
         a real and an imaginary part each.
@@ -127,7 +127,7 @@ class Problem:
         else:
             counts = np.count_nonzero(to_numpy(self.weights) > 0, axis=-1)
         parts = 2 if is_complex(self.y) and "complex" not in str(self.tensor_dtype) else 1
-        return parts * int(np.min(counts))
+        return parts * int(counts) if counts.ndim == 0 else parts * counts
 
     @cached_property
     def y_norm(self) -> Array:

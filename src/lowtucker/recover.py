@@ -18,6 +18,7 @@ from lowtucker.result import Result
 from lowtucker.solve import solve
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["recover"]
 
@@ -67,8 +68,8 @@ def recover(
     max_seconds : float, optional
         Limit on the time of the iterations; looked at when an epoch ends.
     noise_std : float, optional
-        Standard deviation of the noise in y: the run ends at the noise floor,
-        :math:`\|y - A(X)\| \le \sigma \sqrt m`.
+        Standard deviation of the noise in y, in the units of y: the run ends at the noise floor,
+        the residual that a fit leaves of it, about :math:`\sigma \sqrt{m - dof}`.
     weights : array, shape (m,), optional
         Weights of the squared residuals; 0 leaves a measurement out.
     loss : "squared"
@@ -114,7 +115,7 @@ def recover(
     operator = as_operator(A, shape, order=order)
     problem = Problem(operator, y, weights)
     _check_fields(problem)
-    stop = _stopping(problem, tol, max_epochs, max_seconds, noise_std)
+    stop = _stopping(problem, rank, tol, max_epochs, max_seconds, noise_std)
     return solve(
         problem,
         solver,
@@ -129,6 +130,7 @@ def recover(
 
 def _stopping(
     problem: Problem,
+    rank: Any,
     tol: float,
     max_epochs: int,
     max_seconds: float | None,
@@ -136,17 +138,31 @@ def _stopping(
 ) -> StoppingRule:
     rule: StoppingRule = ResidualBelow(tol)
     if noise_std is not None:
-        rule = rule | ResidualBelow(_noise_floor(problem, noise_std), Status.NOISE_FLOOR)
+        rule = rule | ResidualBelow(_noise_floor(problem, noise_std, rank), Status.NOISE_FLOOR)
     rule = rule | Stalled() | MaxEpochs(max_epochs)
     return rule if max_seconds is None else rule | MaxSeconds(max_seconds)
 
 
-def _noise_floor(problem: Problem, noise_std: Any) -> np.ndarray[Any, Any]:
-    """Relative residual that noise of that size leaves, one number for every trial."""
+def _noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
+    r"""Relative residual that noise of that size leaves, one number for every trial.
+
+    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or
+    take a share of :math:`\sqrt{2/(M - dof)}`; two of these are allowed for.
+    """
     std = as_number(noise_std, "noise_std", 0.0)
     total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
+    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
+    equations = np.asarray(problem.equations)
+    spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
+    share = spare / equations * (1 + 2 * np.sqrt(2 / spare))
     size = to_numpy(problem.y_norm)
-    return np.asarray(std * np.sqrt(total) / np.where(size > 0, size, np.inf))
+    size = np.where(size > 0, size, np.inf)
+    if np.any(std * np.sqrt(total) >= size):
+        raise ValueError(
+            f"noise_std = {std:g} is as large as y itself, whose root mean square is "
+            f"{float(np.min(size / np.sqrt(total))):.3g}: zero would do. Is it in the units of y?"
+        )
+    return np.asarray(std * np.sqrt(total * share) / size)
 
 
 def _check_fields(problem: Problem) -> None:

@@ -29,9 +29,14 @@ class Result:
     Attributes
     ----------
     X : TuckerTensor
-        The tensor; a stack of them for a stack of trials.
+        The tensor; a stack of them for a stack of trials. Where a run did not converge, the best
+        of its iterates.
+    residual : float, or an array of them
+        ||y - A(X)|| / ||y|| of that tensor (weighted where there are weights).
     success : bool, or an array of them
-        The verdict, which never uses the truth.
+        The verdict, which never uses the truth: the residual is as small as it should be, and
+        there are enough measurements. It takes for granted that these see all of X; sampled
+        entries that leave out a slice do not.
     status : Status, or an array of them
         Why it ended; ``str(result.status)`` is advice.
     history : History
@@ -45,6 +50,8 @@ class Result:
     solver : str
         The solver with its settings.
     m, degrees_of_freedom : int
+    error : float, array or None
+        ||X - X_true|| / ||X_true||, where X_true was given.
     error_estimate : float or None
         Estimate of the relative error; None where the solver gives none, as TIHT and StoTIHT.
     state : State or None
@@ -52,6 +59,7 @@ class Result:
     """
 
     X: TuckerTensor
+    residual: Any
     success: Any
     status: Any
     history: History
@@ -62,13 +70,9 @@ class Result:
     solver: str
     m: int
     degrees_of_freedom: int
+    error: Any = None
     error_estimate: float | None = None
     state: State | None = None
-
-    @property
-    def residual(self) -> Any:
-        """Relative residual at the end."""
-        return self.history.last["residual"]
 
     @property
     def advice(self) -> str:
@@ -85,8 +89,8 @@ class Result:
         # random numbers are fitted about as well as that
         if residual > 0.5 * max(0.0, 1 - 1 / ratio) ** 0.5:
             return (
-                "Hardly anything was fitted: check shape=, order= and lowtucker.check_adjoint(A), "
-                "or whether the noise is as large as the signal."
+                "Little was fitted: try a larger rank, check shape=, order= and "
+                "lowtucker.check_adjoint(A), or see whether the noise is as large as the signal."
             )
         if residual < 1e-12:
             return "The residual is at rounding error: raise tol."
@@ -100,17 +104,22 @@ class Result:
     def trial(self, k: int) -> Result:
         """One trial of a stack, as a result of its own."""
         X = self.X.trial(k)
+        rows = self.history["running"][:, k]
         columns = {
-            name: values[:, k] if values.ndim > 1 else values
+            name: (values[:, k] if values.ndim > 1 else values)[rows]
             for name, values in self.history.items()
+            if name != "running"
         }
+        columns["epoch"] = np.arange(int(rows.sum()))
         return replace(
             self,
             X=X,
+            residual=float(self.residual[k]),
+            error=None if self.error is None else float(self.error[k]),
             success=bool(self.success[k]),
             status=self.status[k],
             epochs=int(self.epochs[k]),
-            history=History.of({name: v[: self.epochs[k] + 1] for name, v in columns.items()}),
+            history=History.of(columns),
             state=None,
         )
 
@@ -152,6 +161,9 @@ class Result:
         from lowtucker.io import save_arrays  # zipfile and others: 10 ms that import can save
 
         arrays = {"core": self.X.core, **_numbered("factor", self.X.factors)}
+        arrays["residual"] = np.asarray(self.residual)
+        if self.error is not None:
+            arrays["error"] = np.asarray(self.error)
         columns = {f"history_{name}": self.history[name] for name in self.history}
         columns.pop("history_phase")
         meta = {
@@ -202,7 +214,6 @@ class Result:
 
     def _lines(self) -> list[tuple[str, str]]:
         ratio = self.m / self.degrees_of_freedom
-        last = self.history.last
         lines = [
             ("tensor", repr(self.X).removeprefix("TuckerTensor ").removeprefix("of ")),
             ("measured", f"{self.m} measurements, {ratio:.1f} per degree of freedom"),
@@ -211,10 +222,10 @@ class Result:
                 "effort",
                 f"{_span(self.epochs)} epochs, {self.passes:.1f} passes, {self.seconds:.3g} s",
             ),
-            ("residual", _span(last["residual"], ".1e")),
+            ("residual", _span(self.residual, ".1e")),
         ]
-        if "error" in last:
-            lines.append(("error", _span(last["error"], ".1e")))
+        if self.error is not None:
+            lines.append(("error", _span(self.error, ".1e")))
         return [*lines, *self._status_lines()]
 
     def _status_lines(self) -> list[tuple[str, str]]:
@@ -272,7 +283,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         for name, values in arrays.items()
         if name.startswith("history_")
     }
-    order = ("epoch", "passes", "seconds", "phase", "residual", "cost", "error")
+    order = ("epoch", "passes", "seconds", "phase", "residual", "cost", "error", "running")
     columns["phase"] = meta["phase"]
     history = History.of({name: columns[name] for name in order if name in columns})
     statuses = np.array([Status[name] for name in meta["status"]], dtype=object)
@@ -280,8 +291,11 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
     stack = meta["stack"]
     plain = {name: meta[name] for name in _PLAIN}
     plain["rank"] = tuple(plain["rank"])
+    residual, error = arrays["residual"], arrays.get("error")
     return Result(
         X=_tucker(arrays, ""),
+        residual=residual if stack else float(residual),
+        error=error if stack or error is None else float(error),
         success=success if stack else bool(success[0]),
         status=statuses if stack else statuses[0],
         history=history,

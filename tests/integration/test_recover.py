@@ -217,6 +217,7 @@ def test_history_says_what_happened(data):
     result = lt.recover(A, y, RANK, X_true=X_true, solver=lt.StoTIHT(block_size=40, step=0.3))
     history = result.history
     assert list(history) == ["epoch", "passes", "seconds", "phase", "residual", "cost", "error"]
+    assert result.error == history.error[-1]
     np.testing.assert_array_equal(history.epoch, np.arange(result.epochs + 1))
     assert history.residual[0] == 1.0
     # 4 blocks of 40: an epoch is one pass; the start reads the first block
@@ -389,11 +390,66 @@ def test_limits_and_stops_end_the_trials_that_wait_for_another_phase():
     switch = int(np.flatnonzero(free.history.phase == "TIHT")[0])
     for last in range(max(14, switch - 8), switch + 2):
         limited = lt.recover(A, y, rank, max_epochs=last)
-        assert limited.history.epoch[-1] == last
+        assert (limited.epochs <= last).all()
+        assert (limited.epochs[limited.status == lt.Status.MAX_EPOCHS] == last).all()
         assert np.isfinite(limited.X.full()).all()
         stopped = lt.recover(A, y, rank, callbacks=[lambda p, last=last: p.epoch == last])
         assert stopped.history.epoch[-1] == last
         assert stopped.X.full().shape == (trials, *shape)
+        assert set(stopped.status) == {lt.Status.INTERRUPTED}
+
+
+def test_a_stack_in_two_phases_equals_its_single_runs():
+    """Noise: every trial gets stuck at another epoch, and goes on with TIHT."""
+    shape, rank, m, trials = (8, 8, 6), (2, 2, 2), 60, 5
+    X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
+    A = lt.gaussian(shape, m, seed=1, trials=trials)
+    y = A.forward(X_true) + 0.05 * np.random.default_rng(3).standard_normal((trials, m))
+    stacked = lt.recover(A, y, rank, X_true=X_true, max_epochs=70)
+    switches = np.argmax(stacked.history.phase == "TIHT")
+    assert switches > 0
+    for k in range(trials):
+        truth = lt.random_tucker(shape, rank, seed=(0, k))
+        alone = lt.recover(lt.gaussian(shape, m, seed=(1, k)), y[k], rank, X_true=truth,
+                           max_epochs=70, seed=(0, k))  # fmt: skip
+        one = stacked.trial(k)
+        assert one.status is alone.status
+        assert one.epochs == alone.epochs
+        np.testing.assert_allclose(one.history.residual, alone.history.residual, rtol=1e-5)
+        np.testing.assert_allclose(one.history.error, alone.history.error, rtol=1e-4)
+        np.testing.assert_array_equal(one.history.epoch, alone.history.epoch)
+        assert one.residual == pytest.approx(alone.residual, rel=1e-5)
+        assert one.error == pytest.approx(lt.metrics.relative_error(one.X, truth), rel=1e-6)
+
+
+def test_one_trial_with_too_few_measurements_does_not_condemn_the_others():
+    trials = 4
+    X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials)
+    A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
+    weights = np.ones((trials, M_ROWS))
+    weights[0, 20:] = 0
+    with pytest.warns(lt.UnderdeterminedWarning, match="20 measurements cannot determine"):
+        result = lt.recover(A, A.forward(X_true), RANK, weights=weights)
+    assert result.status[0] is lt.Status.UNDERDETERMINED
+    assert result.success.tolist() == [False, True, True, True]
+
+
+def test_residual_and_error_are_those_of_x():
+    shape, rank = (8, 8, 6), (2, 2, 2)
+    X_true = lt.random_tucker(shape, rank, seed=0)
+    A = lt.gaussian(shape, 45, seed=1)
+    y = A.forward(X_true)
+    result = lt.recover(A, y, rank, solver="stotiht", max_epochs=30, X_true=X_true)
+    assert not result.success
+    residual = np.linalg.norm(y - A.forward(result.X)) / np.linalg.norm(y)
+    assert result.residual == pytest.approx(residual, rel=1e-9)
+    assert result.error == pytest.approx(error(result, X_true), rel=1e-9)
+
+
+def test_noise_as_large_as_the_data_is_refused(data):
+    A, y, _ = data
+    with pytest.raises(ValueError, match="noise_std = 100 is as large as y itself"):
+        lt.recover(A, y, RANK, noise_std=100)
 
 
 def test_ctrl_c_inside_a_step_leaves_tensor_and_history_in_step(data, monkeypatch):
