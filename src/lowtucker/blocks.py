@@ -65,7 +65,6 @@ class BlockSampler(ABC):
 
     block_size: int
     m: int = field(default=0, init=False, repr=False)
-    _last: Any = field(default=None, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check what can be checked without a problem."""
@@ -104,17 +103,10 @@ class BlockSampler(ABC):
         number, first = as_seed(seed)
         t = as_integer(t, "t", 0, LIMIT - 1)
         numbers = (first,) if trials is None else _checked_trials(trials)
-        key = (t, number, numbers, trials is None)
-        last: tuple[Any, Draw] | None = self._last  # read once: threads may share a sampler
-        if last is not None and last[0] == key:
-            return last[1]
         rows, weights = self._draw(t, number, numbers)
-        draw = Draw(tuple(rows), weights)
         if trials is None:
-            draw = Draw(rows[0], float(weights[0]))
-        # a step asks twice: at its end for its successor's block, which then asks again
-        object.__setattr__(self, "_last", (key, draw))
-        return draw
+            return Draw(rows[0], float(weights[0]))
+        return Draw(tuple(rows), weights)
 
     def select(self, positions: Sequence[int]) -> Self:
         """Sampler for some of the trials of the stack that it is bound to, by position."""
@@ -208,7 +200,6 @@ class Partition(BlockSampler):
             return self
         part = copy(self)
         object.__setattr__(part, "_p", self._p[list(positions)])
-        object.__setattr__(part, "_last", None)
         return part
 
     def _norms(self, problem: Problem) -> NumPyArray:
