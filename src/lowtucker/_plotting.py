@@ -7,8 +7,10 @@ from typing import Any
 __all__ = ["new_axes", "new_figure"]
 
 
-def new_figure(rows: int = 1, columns: int = 1, **size: float) -> tuple[Any, Any]:
-    """Figure and axes that belong to no global state (``pyplot`` is not used)."""
+def new_figure(
+    rows: int = 1, columns: int = 1, *, width: float | None = None, height: float | None = None
+) -> tuple[Any, Any]:
+    """Figure and axes that belong to no global state (``pyplot`` is not used); in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
@@ -16,7 +18,7 @@ def new_figure(rows: int = 1, columns: int = 1, **size: float) -> tuple[Any, Any
             'Drawing needs Matplotlib, which is not installed. Try: pip install "lowtucker[plot]"'
         ) from error
     figure = Figure(
-        figsize=(size.get("width", 5.0 * columns), size.get("height", 3.6 * rows)),
+        figsize=(width or 5.0 * columns, height or 3.6 * rows),
         layout="constrained",
     )
     return figure, figure.subplots(rows, columns)

@@ -24,13 +24,8 @@ from lowtucker._arrays import (
     per_trial,
     to_numpy,
 )
-from lowtucker.operators.base import (
-    MeasurementOperator,
-    check_operator,
-    check_rows,
-    check_weights,
-    common_batch,
-)
+from lowtucker.operators.arguments import check_rows, check_weights, common_batch
+from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 

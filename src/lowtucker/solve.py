@@ -38,6 +38,7 @@ def iterate(
     ----------
     problem : Problem
     solver : Solver or name
+        "auto" is its first phase here: what to do when it gets stuck is in your hands too.
     rank : tuple of int
     start : TuckerTensor, array, or State, optional
     seed : int
@@ -53,7 +54,7 @@ def iterate(
     >>> state.t, float(problem.relative_residual(state.X)) < 1e-6
     (99, True)
     """
-    bound = bind(problem, as_solver(solver), rank)
+    bound = bind(problem, _phases(solver, problem, rank)[0], rank)
     with np.errstate(all="ignore"):
         first = bound.init(problem, _tensor_or_state(start), seed)
 

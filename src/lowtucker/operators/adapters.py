@@ -7,11 +7,8 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import Array, Rows, as_float, as_shape, is_complex, like, size, to_numpy
-from lowtucker.operators.base import (
-    MeasurementOperator,
-    check_operator,
-    refuse_rows_of_trials,
-)
+from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 

@@ -25,7 +25,8 @@ from lowtucker._arrays import (
     real_dtype,
     size,
 )
-from lowtucker.operators.base import MeasurementOperator, common_batch
+from lowtucker.operators.arguments import common_batch
+from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.tiles import (
     TILE_BYTES,
@@ -222,7 +223,7 @@ class DenseOperator(MatrixOperator):
 
 
 class StackedBlocks(MeasurementOperator):
-    """A different block of rows for every trial of a stack, as views: nothing is gathered.
+    """A different block of rows for every trial of a stack: slices are views, sets are copied.
 
     Blocks of unequal length are filled up with rows of zeros, which measure nothing.
 

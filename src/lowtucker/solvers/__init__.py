@@ -11,7 +11,6 @@ from lowtucker.solvers.tiht import TIHT
 __all__ = ["SOLVERS", "TIHT", "Solver", "State", "StoTIHT", "as_solver"]
 
 SOLVERS: dict[str, type[Solver]] = {
-    "auto": StoTIHT,
     "tiht": TIHT,
     "stotiht": StoTIHT,
 }
@@ -26,6 +25,6 @@ def as_solver(solver: Any) -> Solver:
     if isinstance(solver, str) and solver.lower() in SOLVERS:
         return SOLVERS[solver.lower()]()
     raise (ValueError if isinstance(solver, str) else TypeError)(
-        f"solver must be one of {', '.join(map(repr, SOLVERS))}, or a solver such as "
+        f"solver must be one of {', '.join(map(repr, ['auto', *SOLVERS]))}, or a solver such as "
         f"lowtucker.StoTIHT(block_size=100); got {solver!r}."
     )

@@ -1,0 +1,86 @@
+"""Checks of what operators and problems are given: rows, weights, leading axes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, IntArray, Rows, as_array, is_complex, size, to_numpy
+
+__all__ = ["check_rows", "check_weights", "common_batch", "refuse_rows_of_trials"]
+
+
+def common_batch(X: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
+    """Leading axes of the residual of tensors and data with these leading axes."""
+    left, right = tuple(X), tuple(y)
+    if left == right or not right:
+        return left
+    try:
+        return np.broadcast_shapes(left, right)
+    except ValueError:
+        raise ValueError(
+            f"X and y must have the same leading axes, or one of them none, got {left} and {right}."
+        ) from None
+
+
+def check_weights(weights: Array, shape: tuple[int, ...]) -> None:
+    """Check that there is one weight for each number of that shape, or for each measurement."""
+    if is_complex(weights):
+        raise ValueError(f"weights must be real, got dtype {weights.dtype}.")
+    if tuple(weights.shape) not in {shape, shape[-1:]}:
+        either = "" if len(shape) == 1 else f" or {shape}"
+        raise ValueError(
+            f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}."
+        )
+
+
+def refuse_rows_of_trials(rows: Rows, A: object) -> None:
+    """Refuse other rows for every trial, where the operator cannot."""
+    if isinstance(rows, tuple):
+        raise TypeError(
+            f"{type(A).__name__} measures the same rows for every trial, got rows for each of "
+            f"{len(rows)}. Only a DenseOperator can; or run the trials one by one."
+        )
+
+
+def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
+    """Check a set of measurements: a slice, integers from 0 to m - 1, or a mask of length m.
+
+    Gives a slice with a positive step or NumPy integers, whatever the kind of ``rows``.
+    """
+    if isinstance(rows, slice):
+        try:
+            chosen = range(*rows.indices(m))
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                f"rows must be a slice of integers with a step that is not zero, got {rows!r}."
+            ) from None
+        if not chosen:
+            raise ValueError(f"rows selects none of the {m} measurements, got {rows!r}.")
+        return rows if chosen.step > 0 else np.asarray(chosen)  # torch has no negative steps
+    if isinstance(rows, tuple) and batch_shape:
+        if len(rows) != size(batch_shape):
+            raise ValueError(
+                f"rows must have one entry for each of the {size(batch_shape)} trials, "
+                f"got {len(rows)}."
+            )
+        return tuple(check_rows(one, m) for one in rows)
+    return _check_row_numbers(to_numpy(as_array(rows, "rows")), m)
+
+
+def _check_row_numbers(index: np.ndarray[Any, Any], m: int) -> IntArray:
+    if index.ndim == 1 and index.dtype.kind == "b" and index.shape[0] == m:
+        index = np.flatnonzero(index)
+    if index.ndim != 1 or index.dtype.kind not in "iu":
+        raise TypeError(
+            f"rows must be a slice, a 1-D integer array or a boolean mask of length {m}; got "
+            f"shape {tuple(index.shape)}, dtype {index.dtype}."
+        )
+    if not index.shape[0]:
+        raise ValueError(f"rows selects none of the {m} measurements.")
+    low, high = int(index.min()), int(index.max())
+    if low < 0 or high >= m:
+        raise ValueError(f"rows must be from 0 to {m - 1}, got values from {low} to {high}.")
+    return index.astype(np.int64, copy=False)
