@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import Array, namespace, to_numpy
+from lowtucker._arrays import Array, like, namespace, put, to_numpy
 from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed, as_seed
 from lowtucker.metrics import relative_error
@@ -53,9 +53,11 @@ class Run:
         self.waiting: list[int] = []  # for the next phase
         self.statuses = np.full(self.trials, Status.INTERRUPTED, dtype=object)
         self.epochs = np.zeros(self.trials, dtype=int)
-        # tensor, residual and error of the trials: those that ended, and the best so far
         self.ended: dict[int, Found] = {}
-        self.best: dict[int, Found] = {}
+        # the best so far of all trials: tensors in one stack, residuals, errors
+        self.best_X: Any = None
+        self.best_residual = np.full(self.trials, np.nan)
+        self.best_error = np.full(self.trials, np.nan)
         self.history = History()
         self.first_row = 0  # of the phase: a new one is not stalled by what the last one did
         self.seconds = self.passes = 0.0
@@ -101,7 +103,7 @@ class Run:
 
     def _give_back_waiting(self, status: Status) -> None:
         """End the trials that wait for a phase which will not come."""
-        self.ended |= {k: self.best[k] for k in self.waiting}
+        self.ended |= {k: self._best(k) for k in self.waiting}
         self.statuses[self.waiting] = status
         self.waiting = []
 
@@ -131,10 +133,25 @@ class Run:
         if self.stacked:
             entry["running"] = np.isin(np.arange(self.trials), self.active)
         self.history.append(entry)
-        for position, k in enumerate(self.active.tolist()):
-            found = self._found(k, position)
-            if k not in self.best or found.residual < self.best[k].residual:
-                self.best[k] = found
+        self._keep_best()
+
+    def _keep_best(self) -> None:
+        """Take over the tensors whose residual is the lowest so far."""
+        row = self.history.last
+        residual = np.atleast_1d(row["residual"])[self.active]
+        error = np.broadcast_to(row.get("error", np.nan), (self.trials,))[self.active]
+        better = residual < self.best_residual[self.active]
+        if self.best_X is None or (self.active.size == self.trials and better.all()):
+            self.best_X, better = self.state.X, np.full(self.active.size, True)
+        elif better.any():
+            self.best_X = _merged(self.best_X, self.active[better], _some(self.state.X, better))
+        self.best_residual[self.active[better]] = residual[better]
+        self.best_error[self.active[better]] = error[better]
+
+    def _best(self, k: int) -> Found:
+        """Best iterate of a trial."""
+        X = _some(self.best_X, [k]) if self.stacked else self.best_X
+        return Found(X, float(self.best_residual[k]), float(self.best_error[k]))
 
     def _found(self, k: int, position: int) -> Found:
         """Tensor of a running trial, with what the last row says of it."""
@@ -158,7 +175,7 @@ class Run:
             return self.X_true
         if isinstance(self.X_true, TuckerTensor):
             return _some(self.X_true, self.active)
-        return namespace(self.X_true).stack([self.X_true[int(k), ...] for k in self.active])
+        return _taken(self.X_true, self.active)
 
     def _verdicts(self) -> np.ndarray[Any, Any]:
         """Status of every running trial; None where it goes on."""
@@ -207,7 +224,7 @@ class Run:
     def _final(self, k: int, position: int, status: Status) -> Found:
         """Last iterate of a trial; where it did not come to an end by itself, its best one."""
         if status in (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED):
-            return self.best[k]
+            return self._best(k)
         return self._found(k, position)
 
     def _next_phase(self) -> None:
@@ -219,7 +236,7 @@ class Run:
         if self.stacked:
             self.problem = self.whole.select(self.active.tolist())
         self.solver = bind(self.problem, self.phases[self.phase], self.rank, warn=False)
-        best = [self.best[k] for k in self.active.tolist()]
+        best = [self._best(k) for k in self.active.tolist()]
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = _joined(tensors) if self.stacked else tensors[0]
         self._timed(lambda: self.solver.init(self.problem, start, self.seed))
@@ -257,13 +274,21 @@ class Run:
 
 def _some(X: TuckerTensor, which: Any) -> TuckerTensor:
     """Some trials of a stack."""
-    index = [int(k) for k in which]
-    xp = namespace(X.core)
+    return TuckerTensor.trusted(_taken(X.core, which), [_taken(U, which) for U in X.factors])
 
-    def pick(x: Array) -> Array:
-        return xp.stack([x[k, ...] for k in index])
 
-    return TuckerTensor.trusted(pick(X.core), [pick(U) for U in X.factors])
+def _taken(x: Array, which: Any) -> Array:
+    """Some items of an array; by positions, or by a mask."""
+    index = np.asarray(which)
+    index = np.flatnonzero(index) if index.dtype == bool else index
+    return namespace(x).take(x, like(index, x), axis=0)
+
+
+def _merged(X: TuckerTensor, where: Any, new: TuckerTensor) -> TuckerTensor:
+    """Stack with other trials at some places."""
+    pairs = zip(X.factors, new.factors, strict=True)
+    factors = [put(old, where, U) for old, U in pairs]
+    return TuckerTensor.trusted(put(X.core, where, new.core), factors)
 
 
 def _joined(tensors: list[TuckerTensor]) -> TuckerTensor:
