@@ -11,6 +11,7 @@ from lowtucker._version import __version__
 from lowtucker.cli.bench import bench
 from lowtucker.cli.demo import demo
 from lowtucker.cli.recover import recover
+from lowtucker.cli.reproduce import reproduce
 
 __all__ = ["main"]
 
@@ -49,6 +50,7 @@ def main(traceback: bool) -> None:
     Try:
       lowtucker demo
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
+      lowtucker reproduce fig1 --trials 20
 
     \b
     Exit codes:
@@ -61,4 +63,5 @@ def main(traceback: bool) -> None:
 
 main.add_command(demo)
 main.add_command(recover)
+main.add_command(reproduce)
 main.add_command(bench)

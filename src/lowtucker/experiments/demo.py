@@ -8,37 +8,16 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker.experiments.flame import synthetic_clip
 from lowtucker.metrics import psnr
 from lowtucker.monitoring import Callback
 from lowtucker.operators import gaussian
 from lowtucker.recover import recover
 from lowtucker.result import Result
 from lowtucker.solvers import TIHT, Solver, StoTIHT
-from lowtucker.tensor import TuckerTensor, degrees_of_freedom, hosvd
+from lowtucker.tensor import TuckerTensor, degrees_of_freedom
 
-__all__ = ["Demo", "figure", "synthetic_clip"]
-
-
-def synthetic_clip(shape: tuple[int, int, int] = (32, 32, 12), rank: Any = (5, 5, 4)) -> Any:
-    """Clip of a flickering flame, made of formulae: no data, no download.
-
-    A bright body and a tip that sway and flicker over a dark wick, cut to Tucker rank ``rank``.
-
-    Examples
-    --------
-    >>> clip = synthetic_clip()
-    >>> clip.shape, clip.rank
-    ((32, 32, 12), (5, 5, 4))
-    """
-    rows, columns, frames = (np.linspace(0, 1, n) for n in shape)
-    y, x, t = np.meshgrid(rows, columns, frames, indexing="ij")
-    sway = 0.5 + 0.05 * np.sin(2 * np.pi * t) * (1 - y)
-    height = 0.35 + 0.05 * np.sin(4 * np.pi * t + 1)
-    width = 0.05 + 0.10 * np.clip((y - 0.1) / 0.7, 0, 1)
-    body = np.exp(-(((x - sway) / width) ** 2) - ((y - 0.55) / height) ** 4)
-    core = 0.5 * np.exp(-(((x - sway) / 0.05) ** 2) - ((y - 0.7) / 0.12) ** 2)
-    flicker = 1 + 0.15 * np.sin(6 * np.pi * t)
-    return hosvd(body * flicker - core, rank)
+__all__ = ["Demo", "figure"]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,9 @@ from lowtucker.io.arrays import (
     load_sparse,
     save_arrays,
 )
+from lowtucker.io.guards import replacing
 from lowtucker.io.operators import load_operator
+from lowtucker.io.video import load_video, save_gif
 
 __all__ = [
     "ArrayInfo",
@@ -17,5 +19,8 @@ __all__ = [
     "load_array",
     "load_operator",
     "load_sparse",
+    "load_video",
+    "replacing",
     "save_arrays",
+    "save_gif",
 ]

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -19,7 +18,14 @@ from numpy.lib import format as npy_format
 from numpy.typing import ArrayLike, NDArray
 
 from lowtucker._errors import FileFormatError
-from lowtucker.io.guards import ArrayInfo, choose, damage_reported, require_memory, require_numbers
+from lowtucker.io.guards import (
+    ArrayInfo,
+    choose,
+    damage_reported,
+    replacing,
+    require_memory,
+    require_numbers,
+)
 from lowtucker.io.matlab_files import list_hdf5, list_mat5, read_hdf5, read_mat5, sparse_mat5
 from lowtucker.io.numpy_files import list_npy, list_npz, map_npy, read_npy, read_npz, sparse_npz
 
@@ -173,14 +179,8 @@ def save_arrays(
     if not arrays:
         raise ValueError(f"no arrays given for {path}; expected at least one")
     checked = {_checked_name(name): _checked_array(name, a) for name, a in arrays.items()}
-    temporary = path.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
-    try:
-        with open(temporary, "xb") as file:
-            _write_npz(file, checked)
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
+    with replacing(path) as file:
+        _write_npz(file, checked)
 
 
 def _checked_name(name: str) -> str:
@@ -218,14 +218,21 @@ def _identify(path: str | os.PathLike[str]) -> tuple[Path, str]:
     if path.suffix.lower() not in _KINDS:
         raise FileFormatError(f"{path} has the suffix {path.suffix!r}; files read: {known}")
     with open(path, "rb") as file:
-        kind = _sniff(file.read(1024))
+        head = file.read(1024)
+        kind = _sniff(head)
     if kind not in _KINDS[path.suffix.lower()]:
-        looks = _LOOKS.get(kind, kind)
+        looks = looks_like(head)
         raise FileFormatError(
             f"{path} is {looks}; expected the content of a {path.suffix} file; export it again"
             f" as one of {known}, or correct the suffix"
         )
     return path, kind
+
+
+def looks_like(head: bytes) -> str:
+    """Say what a file is, by its first bytes."""
+    kind = _sniff(head)
+    return _LOOKS.get(kind, kind)
 
 
 def _sniff(head: bytes) -> str:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import os
 import re
+import secrets
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 from lowtucker._errors import FileFormatError
 
@@ -40,6 +42,20 @@ def damage_reported(where: object) -> Iterator[None]:
     except Exception as error:
         reason = str(error) or type(error).__name__
         raise FileFormatError(f"{where} is damaged: {reason}; export it again") from error
+
+
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """File to write that takes the place of ``path`` when it is complete, or never."""
+    temporary = path.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
+    try:
+        with open(temporary, "xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def file_size(path: Path) -> int:
