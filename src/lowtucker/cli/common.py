@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
-__all__ = ["NOT_RECOVERED", "IntTuple", "console", "table"]
+__all__ = ["INTERRUPTED", "NOT_RECOVERED", "IntTuple", "Span", "as_solver", "console", "table"]
 
-NOT_RECOVERED = 3
+NOT_RECOVERED, INTERRUPTED = 3, 130
 
 
 class IntTuple(click.ParamType[tuple[int, ...]]):
@@ -27,6 +27,37 @@ class IntTuple(click.ParamType[tuple[int, ...]]):
             return tuple(int(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a list of integers such as 30,30,10", param, ctx)
+
+
+class Span(click.ParamType[tuple[int, int]]):
+    """First and last of a range, both included, such as 61:90."""
+
+    name = "first:last"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, int]:
+        """Split and convert."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            first, last = (int(part) for part in str(value).split(":"))
+        except ValueError:
+            self.fail(f"{value!r} is not a range such as 61:90", param, ctx)
+        return first, last
+
+
+def as_solver(name: str, step: float | None = None, block_size: int | None = None) -> Any:
+    """Solver of a name, with the settings that were given."""
+    import lowtucker as lt
+
+    if name == "auto" and step is None and block_size is None:
+        return "auto"
+    if name == "tiht":
+        if block_size is not None:
+            raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
+        return lt.TIHT(step="auto" if step is None else step)
+    return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
 
 
 def console(stderr: bool = False) -> Any:

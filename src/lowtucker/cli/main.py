@@ -9,13 +9,15 @@ import click
 
 from lowtucker._version import __version__
 from lowtucker.cli.bench import bench
+from lowtucker.cli.common import INTERRUPTED
 from lowtucker.cli.demo import demo
 from lowtucker.cli.recover import recover
 from lowtucker.cli.reproduce import reproduce
+from lowtucker.cli.video import video
 
 __all__ = ["main"]
 
-BAD_INPUT, INTERRUPTED = 2, 130
+BAD_INPUT = 2
 
 
 class _Commands(click.Group):
@@ -64,4 +66,5 @@ def main(traceback: bool) -> None:
 main.add_command(demo)
 main.add_command(recover)
 main.add_command(reproduce)
+main.add_command(video)
 main.add_command(bench)

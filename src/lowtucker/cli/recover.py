@@ -8,12 +8,11 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import NOT_RECOVERED, IntTuple, console
+from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, IntTuple, as_solver, console
 
 __all__ = ["recover"]
 
 OUTPUTS = (".npz", ".npy", ".mat")
-INTERRUPTED = 130
 FILE = click.Path(path_type=Path)
 
 
@@ -86,7 +85,7 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
         lt.io.load_operator(a, shape, name=name_a, order=order),
         _vector(y, name_y),
         rank,
-        solver=_solver(solver, step, block_size),
+        solver=as_solver(solver, step, block_size),
         tol=tol,
         max_epochs=max_epochs,
         max_seconds=max_seconds,
@@ -150,16 +149,6 @@ def _vector(path: Path, name: str | None) -> Any:
 
     array = lt.io.load_array(path, name)
     return array.reshape(-1) if array.ndim == 2 and 1 in array.shape else array
-
-
-def _solver(name: str, step: float | None, block_size: int | None) -> Any:
-    import lowtucker as lt
-
-    if name == "tiht":
-        if block_size is not None:
-            raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
-        return lt.TIHT(step="auto" if step is None else step)
-    return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
 
 
 def _start(path: Path) -> Any:

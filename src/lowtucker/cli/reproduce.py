@@ -42,13 +42,15 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     trials only those that are missing are computed. Figures 6 and 7 show a synthetic flame
     unless the authors' clip is given. They hold a matrix of 1.1 GB.
     """
+    from lowtucker.experiments.clip import ClipRecovery, flame
     from lowtucker.experiments.clip import candle as load_candle
+    from lowtucker.experiments.figures import Paper
     from lowtucker.experiments.reproduce import Reproduction
     from lowtucker.experiments.runner import available_workers
 
     names = NAMES if not what or "all" in what else tuple(dict.fromkeys(what))
-    clip = None if candle is None else load_candle(candle)
-    run = Reproduction(names, out, trials, seed, workers or available_workers(), clip)
+    paper = Paper(clip=ClipRecovery(clip=flame() if candle is None else load_candle(candle)))
+    run = Reproduction(names, out, trials, seed, workers or available_workers(), paper)
     jobs = run.pending()
     screen = console()
     try:

@@ -29,7 +29,6 @@ __all__ = [
     "Figure",
     "Highlights",
     "Results",
-    "cell_seed",
     "draw_trials",
     "joined",
     "quietly",
@@ -73,10 +72,6 @@ class Experiment(ABC):
         text = repr((__version__, self, cell, seed))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def seed_of(self, cell: Any, seed: int) -> int:
-        """Seed of a cell: cells draw independent numbers, as in the paper."""
-        return cell_seed(f"{self.name} {cell}", seed)
-
 
 class Highlights(NamedTuple):
     """Small table for people: names of the columns, and rows of text."""
@@ -116,17 +111,12 @@ class Figure(ABC):
         """Say what is shown, and with which settings."""
 
     @abstractmethod
-    def highlights(self, table: list[dict[str, Any]]) -> Highlights:
+    def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """Choose the numbers that a report prints."""
 
     def table(self, results: Results) -> list[dict[str, Any]]:
         """Rows with their names."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows(results)]
-
-
-def cell_seed(text: str, seed: int) -> int:
-    """Seed made of a text and a seed, the same on every machine."""
-    return int.from_bytes(hashlib.sha256(f"{text} {seed}".encode()).digest()[:6], "big")
 
 
 def draw_trials(
@@ -135,6 +125,9 @@ def draw_trials(
     """Problems of the paper's synthetic experiments, as a stack, and their true tensors.
 
     Core and factors i.i.d. N(0, 1); A i.i.d. N(0, 1) divided by its Frobenius norm; no noise.
+    Trial k is made by ``random_tucker(shape, rank, seed=(seed, k), orthonormal=False)`` and
+    ``gaussian(shape, m, seed=(seed, k), normalize="frobenius")``, in every setting: settings are
+    compared on the same random numbers, and any trial can be looked at by itself.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RankWarning)  # (1, 1, 2): the report tells of it

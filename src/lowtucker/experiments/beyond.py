@@ -47,14 +47,13 @@ class Facts(Experiment):
 
     def compute(self, cell: Any, first: int, count: int, seed: int) -> Columns:
         """Error of ordinary least squares in Figure 1's setting; the rank of an odd target."""
-        number = self.seed_of(cell, seed)
-        problem, X_true = draw_trials(self.shape, self.rank, self.m, number, first, count)
+        problem, X_true = draw_trials(self.shape, self.rank, self.m, seed, first, count)
         errors = []
         A: Any = problem.A
         for matrix, y, X in zip(A.matrix, problem.y, X_true, strict=True):
             x = np.linalg.lstsq(matrix, y, rcond=None)[0]
             errors.append(relative_error(x.reshape(self.shape), X))
-        _, targets = draw_trials(self.shape, self.impossible, 1, number, first, count)
+        _, targets = draw_trials(self.shape, self.impossible, 1, seed, first, count)
         values = np.linalg.svd(np.stack([unfold(X, 2) for X in targets]), compute_uv=False)
         return {
             "least_squares_error": np.asarray(errors),
@@ -240,7 +239,7 @@ class Tuned(Figure):
             "chosen on the trials that are shown, which favours both alike; tuned.csv lists all."
         )
 
-    def highlights(self, table: list[dict[str, Any]]) -> Highlights:
+    def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """Published and best, side by side."""
         groups = dict.fromkeys((r["setting"], r["m"], r["quantity"]) for r in table)
         rows = []

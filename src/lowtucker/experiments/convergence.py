@@ -14,7 +14,6 @@ from lowtucker.experiments.base import (
     Figure,
     Highlights,
     Results,
-    cell_seed,
     draw_trials,
 )
 from lowtucker.solve import solve
@@ -56,10 +55,6 @@ class Convergence(Experiment):
         """One cell a block size and step."""
         return [Run(b, mu) for b in self.block_sizes for mu in self.mus_over_m]
 
-    def seed_of(self, cell: Any, seed: int) -> int:
-        """All block sizes and steps see the same problems."""
-        return cell_seed("convergence", seed)
-
     def solver(self, cell: Run) -> Solver:
         """TIHT for all rows, StoTIHT for blocks; mu multiplies the sum, a step the mean."""
         step = cell.mu_over_m * self.m * cell.block_size
@@ -69,11 +64,10 @@ class Convergence(Experiment):
 
     def compute(self, cell: Run, first: int, count: int, seed: int) -> Columns:
         """Cost and error after every epoch, and the seconds of the iterations, per trial."""
-        number = self.seed_of(cell, seed)
-        problem, X_true = draw_trials(self.shape, self.rank, self.m, number, first, count)
+        problem, X_true = draw_trials(self.shape, self.rank, self.m, seed, first, count)
         result = solve(
             problem, self.solver(cell), self.rank, stop=MaxEpochs(self.epochs), X_true=X_true,
-            seed=(number, first),
+            seed=(seed, first),
         )  # fmt: skip
         history = result.history
         return {
@@ -106,6 +100,7 @@ class AgainstEpochs(Figure):
     title = "Cost and error against epochs"
     columns = ("algorithm", "block_size", "epoch", "cost", "relative_error")
     x_axis = ("epoch", "epoch")
+    unit = ": mean (median)"
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
@@ -162,18 +157,18 @@ class AgainstEpochs(Figure):
     def _limit(self, axes: Any, table: list[dict[str, Any]]) -> None:
         """Show all epochs."""
 
-    def highlights(self, table: list[dict[str, Any]]) -> Highlights:
-        """Mean error after some epochs."""
+    def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
+        """Mean and median error after some epochs: TIHT's mean is that of a few slow trials."""
         epochs = [k for k in (10, 25, 50, 100, 250) if k <= self.experiment.epochs]
         rows = []
-        for name, b in dict.fromkeys((row["algorithm"], row["block_size"]) for row in table):
-            curve = [r for r in table if (r["algorithm"], r["block_size"]) == (name, b)]
-            values = (self._at(curve[k]) for k in epochs)
-            rows.append((name, str(b), *values))
-        return Highlights(("algorithm", "b", *(f"epoch {k}" for k in epochs)), rows)
+        for run, columns in results.items():
+            name = "TIHT" if run.block_size == self.experiment.m else "StoTIHT"
+            rows.append((name, str(run.block_size), *(self._at(columns, k) for k in epochs)))
+        return Highlights(("algorithm", "b", *(f"epoch {k}{self.unit}" for k in epochs)), rows)
 
-    def _at(self, row: dict[str, Any]) -> str:
-        return f"{row['relative_error']:.1e}"
+    def _at(self, columns: Columns, epoch: int) -> str:
+        error = columns["relative_error"][:, epoch]
+        return f"{error.mean():.1e} ({np.median(error):.1e})"
 
     def caption(self) -> str:
         """Say what is shown."""
@@ -193,12 +188,13 @@ class AgainstSeconds(AgainstEpochs):
     title = "Cost and error against time"
     columns = ("algorithm", "block_size", "seconds", "cost", "relative_error")
     x_axis = ("seconds", "seconds of the iterations of one trial")
+    unit = ""
 
     def _x(self, columns: Columns) -> Any:
         return columns["seconds"].mean(axis=0).tolist()
 
-    def _at(self, row: dict[str, Any]) -> str:
-        return f"{1e3 * row['seconds']:.2f} ms"
+    def _at(self, columns: Columns, epoch: int) -> str:
+        return f"{1e3 * columns['seconds'][:, epoch].mean():.2f} ms"
 
     def _limit(self, axes: Any, table: list[dict[str, Any]]) -> None:
         """End where TIHT ends: small blocks go on for long after they have converged."""

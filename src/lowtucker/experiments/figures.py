@@ -1,29 +1,52 @@
-"""The seven figures of the paper and what goes beyond them, by name; one line each."""
+"""The seven figures of the paper and what goes beyond them; one line each."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from lowtucker.experiments.base import Figure
 from lowtucker.experiments.beyond import Tuned
-from lowtucker.experiments.clip import Clip, ClipCurves, ClipRecovery, RecoveredFrames, flame
-from lowtucker.experiments.convergence import AgainstEpochs, AgainstSeconds
-from lowtucker.experiments.success import EpochsToSuccess, SuccessManyMeasurements, SuccessRates
+from lowtucker.experiments.clip import ClipCurves, ClipRecovery, RecoveredFrames
+from lowtucker.experiments.convergence import AgainstEpochs, AgainstSeconds, Convergence
+from lowtucker.experiments.success import (
+    EpochsToSuccess,
+    Recoveries,
+    SuccessManyMeasurements,
+    SuccessRates,
+    few_measurements,
+    many_measurements,
+    until_success,
+)
 
-__all__ = ["NAMES", "figures"]
-
-NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
+__all__ = ["Paper"]
 
 
-def figures(clip: Clip | None = None) -> dict[str, Figure]:
-    """All figures with the paper's settings (PAPER.md, section 2), on a given clip or the flame."""
-    recovery = ClipRecovery(clip=flame() if clip is None else clip)
-    made: list[Figure] = [
-        AgainstEpochs(),
-        AgainstSeconds(),
-        SuccessRates(),
-        SuccessManyMeasurements(),
-        EpochsToSuccess(),
-        RecoveredFrames(recovery),
-        ClipCurves(recovery),
-        Tuned(recovery),
-    ]
-    return {figure.name: figure for figure in made}
+@dataclass(frozen=True)
+class Paper:
+    """The experiments, by default with the settings of the authors' published scripts."""
+
+    convergence: Convergence = field(default_factory=Convergence)
+    few: Recoveries = field(default_factory=few_measurements)
+    many: Recoveries = field(default_factory=many_measurements)
+    epochs: Recoveries = field(default_factory=until_success)
+    clip: ClipRecovery = field(default_factory=ClipRecovery)
+    tuned: Tuned | None = None
+
+    @property
+    def beyond(self) -> Tuned:
+        """Both methods with other steps, on the same clip."""
+        return Tuned(self.clip) if self.tuned is None else self.tuned
+
+    def figures(self) -> dict[str, Figure]:
+        """All figures by their names."""
+        made: list[Figure] = [
+            AgainstEpochs(self.convergence),
+            AgainstSeconds(self.convergence),
+            SuccessRates(self.few),
+            SuccessManyMeasurements(self.many),
+            EpochsToSuccess(self.epochs),
+            RecoveredFrames(self.clip),
+            ClipCurves(self.clip),
+            self.beyond,
+        ]
+        return {figure.name: figure for figure in made}

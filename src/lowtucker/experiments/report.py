@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
+import csv
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 from typing import Any
 
 from lowtucker.experiments.base import Highlights
+from lowtucker.io import replacing
 
-__all__ = ["Section", "data_url", "png", "render"]
+__all__ = ["Section", "csv_bytes", "data_url", "png", "render", "write_bytes"]
 
 DPI = 110
 
@@ -40,6 +42,22 @@ def render(template: str, context: Mapping[str, Any]) -> str:
     loader = FileSystemLoader(Path(__file__).parent / "templates")
     environment = Environment(loader=loader, autoescape=True, undefined=StrictUndefined)
     return environment.get_template(template).render(context)
+
+
+def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
+    """Table as CSV; floats to nine digits."""
+    file = StringIO()
+    writer = csv.writer(file, lineterminator="\n")
+    writer.writerow(columns)
+    for row in rows:
+        writer.writerow(f"{v:.9g}" if isinstance(v, float) else v for v in row)
+    return file.getvalue().encode()
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write a file completely, or not at all."""
+    with replacing(path) as file:
+        file.write(data)
 
 
 def png(figure: Any) -> bytes:

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lowtucker.experiments import runner
-from lowtucker.experiments.base import Experiment, Figure, Results
-from lowtucker.experiments.beyond import Tuned
-from lowtucker.experiments.clip import Clip, RecoveredFrames
-from lowtucker.experiments.figures import figures
+from lowtucker.experiments.base import Figure, Highlights, Results
+from lowtucker.experiments.clip import ClipRecovery
+from lowtucker.experiments.figures import Paper
 from lowtucker.experiments.provenance import machine
-from lowtucker.experiments.report import DPI, Section, data_url, png, render
+from lowtucker.experiments.report import DPI, Section, csv_bytes, data_url, png, render, write_bytes
 from lowtucker.experiments.store import Store
 from lowtucker.experiments.verdict import Claim, claims, points
-from lowtucker.io import replacing
 from lowtucker.metrics import relative_error
 from lowtucker.tensor import hooi, hosvd
 
-__all__ = ["Reproduction", "csv_text"]
+__all__ = ["Reproduction"]
 
 
 @dataclass(frozen=True)
@@ -37,8 +33,8 @@ class Reproduction:
     out : Path
         Folder of the tables, pictures and the report; ``out/cells`` keeps the results.
     trials, seed, workers : int
-    clip : Clip, optional
-        For Figures 6 and 7; the synthetic flame by default.
+    paper : Paper
+        The experiments' settings.
     """
 
     names: Sequence[str]
@@ -46,7 +42,7 @@ class Reproduction:
     trials: int = 100
     seed: int = 0
     workers: int = 1
-    clip: Clip | None = None
+    paper: Paper = field(default_factory=Paper)
 
     @property
     def store(self) -> Store:
@@ -55,11 +51,13 @@ class Reproduction:
 
     def pending(self) -> list[runner.Job]:
         """Jobs that are still to be done."""
-        every = figures(self.clip)
-        wanted = {e.name: e for name in self.names for e in every[name].experiments}
+        figures = self.paper.figures()
+        wanted = {e.name: e for name in self.names for e in figures[name].experiments}
         return runner.pending(wanted.values(), self.store, self.seed, self.trials)
 
-    def run(self, jobs: Sequence[runner.Job], report: Callable[[runner.Job], None]) -> list[Claim]:
+    def run(
+        self, jobs: Sequence[runner.Job], report: Callable[[runner.Job], None] = lambda job: None
+    ) -> list[Claim]:
         """Do the jobs, then write everything; returns the verdict on the paper's claims."""
         self.out.mkdir(parents=True, exist_ok=True)
         begin = time.perf_counter()
@@ -69,51 +67,56 @@ class Reproduction:
 
     def write(self, effort: str) -> list[Claim]:
         """CSV and PNG of the figures asked for; a report of all that is at hand."""
-        every = figures(self.clip)
-        found: dict[str, Results] = {}
-        seen: dict[str, Results | None] = {}
-        for name, figure in every.items():
-            parts = [self._results(e, seen) for e in figure.experiments]
-            if all(part is not None for part in parts):
-                found[name] = {k: v for part in parts if part is not None for k, v in part.items()}
-        tables = {name: every[name].table(results) for name, results in found.items()}
+        figures = self.paper.figures()
+        found = self._found(figures)
+        tables = {name: figures[name].table(results) for name, results in found.items()}
         sections = []
         for name, results in found.items():
-            figure = every[name]
-            drawn = figure.draw(tables[name], results)
+            figure, table = figures[name], tables[name]
+            drawn = figure.draw(table, results)
             picture = png(drawn)
             if name in self.names:
-                _write(self.out / f"{name}.csv", csv_text(figure, tables[name]).encode())
-                _write(self.out / f"{name}.png", picture)
-            sections.append(_section(figure, tables[name], picture, drawn))
-        made = claims(tables, _approximations(every) if "fig7" in found else None)
-        _write(self.out / "report.html", self._report(every, found, tables, sections, made, effort))
+                rows = [tuple(row.values()) for row in table]
+                write_bytes(self.out / f"{name}.csv", csv_bytes(figure.columns, rows))
+                write_bytes(self.out / f"{name}.png", picture)
+            sections.append(_section(figure, figure.highlights(table, results), picture, drawn))
+        made = claims(tables, _approximations(self.paper.clip) if "fig7" in found else None)
+        page = self._report(figures, found, tables, sections, made, effort)
+        write_bytes(self.out / "report.html", page)
         return made
 
-    def _results(self, experiment: Experiment, seen: dict[str, Results | None]) -> Results | None:
-        """Results of an experiment, read once though several figures show them."""
-        if experiment.name not in seen:
-            seen[experiment.name] = runner.results(experiment, self.store, self.seed, self.trials)
-        return seen[experiment.name]
+    def _found(self, figures: Mapping[str, Figure]) -> dict[str, Results]:
+        """Results of the figures of which nothing is missing; those of an experiment once."""
+        experiments = {e.name: e for figure in figures.values() for e in figure.experiments}
+        at_hand = {
+            name: runner.results(experiment, self.store, self.seed, self.trials)
+            for name, experiment in experiments.items()
+        }
+        found: dict[str, Results] = {}
+        for name, figure in figures.items():
+            parts = [part for e in figure.experiments if (part := at_hand[e.name]) is not None]
+            if len(parts) == len(figure.experiments):
+                found[name] = {cell: columns for part in parts for cell, columns in part.items()}
+        return found
 
     def _report(
         self,
-        every: Mapping[str, Figure],
+        figures: Mapping[str, Figure],
         found: Mapping[str, Results],
         tables: Mapping[str, list[dict[str, Any]]],
         sections: list[Section],
         made: list[Claim],
         effort: str,
     ) -> bytes:
-        tuned, clip = every["tuned"], _clip(every)
-        assert isinstance(tuned, Tuned)
-        facts = tuned.least_squares(found["tuned"]) if "tuned" in found else None
+        clip = self.paper.clip.clip
+        facts = self.paper.beyond.least_squares(found["tuned"]) if "tuned" in found else None
+        settings = {figures[name].label: _settings(figures[name]) for name in found}
         provenance = machine() | {
             "seed": str(self.seed),
             "trials": str(self.trials),
             "clip": clip.origin,
             "computed": effort,
-            **{figure.label: _settings(figure) for name, figure in every.items() if name in found},
+            **settings,
         }
         context = {
             "title": "StoTIHT and TIHT: the paper's experiments",
@@ -122,44 +125,21 @@ class Reproduction:
             "sections": sections,
             "claims": made,
             "points": points(tables, facts, clip),
-            "missing": ", ".join(every[name].label for name in every if name not in found),
+            "missing": ", ".join(figures[name].label for name in figures if name not in found),
         }
         return render("reproduce.html", context).encode()
 
 
-def csv_text(figure: Figure, table: list[dict[str, Any]]) -> str:
-    """Table of a figure as CSV; floats to nine digits."""
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(figure.columns)
-    for row in table:
-        writer.writerow(f"{v:.9g}" if isinstance(v, float) else v for v in row.values())
-    return file.getvalue()
-
-
-def _write(path: Path, data: bytes) -> None:
-    with replacing(path) as file:
-        file.write(data)
-
-
-def _section(figure: Figure, table: list[dict[str, Any]], picture: bytes, drawn: Any) -> Section:
+def _section(figure: Figure, highlights: Highlights, picture: bytes, drawn: Any) -> Section:
     return Section(
         figure.name, figure.label, figure.title, figure.caption(), data_url(picture),
-        round(DPI * drawn.get_size_inches()[0]), figure.highlights(table),
+        round(DPI * drawn.get_size_inches()[0]), highlights,
     )  # fmt: skip
 
 
-def _clip(every: Mapping[str, Figure]) -> Clip:
-    frames = every["fig6"]
-    assert isinstance(frames, RecoveredFrames)
-    return frames.experiment.clip
-
-
-def _approximations(every: Mapping[str, Figure]) -> dict[str, float]:
+def _approximations(recovery: ClipRecovery) -> dict[str, float]:
     """How well the clip itself can be approximated at the rank of the figures."""
-    frames = every["fig6"]
-    assert isinstance(frames, RecoveredFrames)
-    clip, rank = frames.experiment.clip.pixels, frames.experiment.rank
+    clip, rank = recovery.clip.pixels, recovery.rank
     return {
         "hosvd": float(relative_error(hosvd(clip, rank), clip)),
         "hooi": float(relative_error(hooi(clip, rank), clip)),

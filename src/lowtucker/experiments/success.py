@@ -30,7 +30,10 @@ __all__ = [
     "Setting",
     "SuccessManyMeasurements",
     "SuccessRates",
+    "few_measurements",
+    "many_measurements",
     "published_solver",
+    "until_success",
 ]
 
 ALGORITHMS = ("TIHT", "StoTIHT")
@@ -80,21 +83,16 @@ class Recoveries(Experiment):
             for mu in self.mus_over_m
         ]
 
-    def seed_of(self, cell: Setting, seed: int) -> int:
-        """All steps see the same problems."""
-        return super().seed_of(f"{rank_label(cell.rank)} {cell.m}", seed)
-
     def compute(self, cell: Setting, first: int, count: int, seed: int) -> Columns:
         """Last error, and the epochs done, of every trial with each algorithm."""
-        number = self.seed_of(cell, seed)
-        problem, X_true = draw_trials(self.shape, cell.rank, cell.m, number, first, count)
+        problem, X_true = draw_trials(self.shape, cell.rank, cell.m, seed, first, count)
         b = round(cell.m / self.blocks)
         columns = {}
         for name in ALGORITHMS:
             result = solve(
                 problem, published_solver(name, cell.m, b, cell.mu_over_m), cell.rank,
                 stop=ErrorBelow(self.tol) | MaxEpochs(self.epochs), X_true=X_true,
-                seed=(number, first),
+                seed=(seed, first),
             )  # fmt: skip
             columns[f"{name}_error"] = result.history["error"][-1].copy()
             columns[f"{name}_epochs"] = np.asarray(result.epochs)
@@ -119,15 +117,18 @@ def published_solver(name: str, m: int, b: int, mu_over_m: float) -> Solver:
 SETTLED = 1e-3 * SUCCESS
 
 
-def _figure_3() -> Recoveries:
+def few_measurements() -> Recoveries:
+    """Settings of Figure 3."""
     return Recoveries("few", tuple(range(18, 103, 6)), (1.0,), 2, 200, SETTLED)
 
 
-def _figure_4() -> Recoveries:
+def many_measurements() -> Recoveries:
+    """Settings of Figure 4."""
     return Recoveries("many", tuple(range(240, 461, 20)), (0.5,), 4, 80, SETTLED)
 
 
-def _figure_5() -> Recoveries:
+def until_success() -> Recoveries:
+    """Settings of Figure 5."""
     return Recoveries("epochs", tuple(range(240, 461, 20)), (0.4,), 4, 1000, SUCCESS)
 
 
@@ -135,7 +136,7 @@ def _figure_5() -> Recoveries:
 class _OverMeasurements(Figure):
     """One panel an algorithm, one line a rank, over m."""
 
-    experiment: Recoveries = field(default_factory=_figure_3)
+    experiment: Recoveries = field(default_factory=few_measurements)
 
     quantity: ClassVar[str]
     y_label: ClassVar[str]
@@ -145,7 +146,7 @@ class _OverMeasurements(Figure):
         """One experiment a figure."""
         return (self.experiment,)
 
-    def highlights(self, table: list[dict[str, Any]]) -> Highlights:
+    def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """One line an algorithm and rank, one column an m."""
         ms = self.experiment.measurements
         rows = []
@@ -232,7 +233,7 @@ class SuccessRates(_OverMeasurements):
 class SuccessManyMeasurements(SuccessRates):
     """Figure 4: many measurements, few epochs."""
 
-    experiment: Recoveries = field(default_factory=_figure_4)
+    experiment: Recoveries = field(default_factory=many_measurements)
 
     name = "fig4"
     title = "Success rate, many measurements and few epochs"
@@ -242,7 +243,7 @@ class SuccessManyMeasurements(SuccessRates):
 class EpochsToSuccess(_OverMeasurements):
     """Figure 5: epochs to success; failures are counted apart."""
 
-    experiment: Recoveries = field(default_factory=_figure_5)
+    experiment: Recoveries = field(default_factory=until_success)
 
     name = "fig5"
     title = "Epochs to success"

@@ -1,0 +1,67 @@
+"""``lowtucker video``: measure a clip and recover it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import click
+
+from lowtucker.cli.common import INTERRUPTED, IntTuple, Span, as_solver, console
+
+__all__ = ["video"]
+
+
+@click.command()
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank: rows, columns, frames.")
+@click.option("--measurements", type=click.IntRange(min=1), required=True,
+              help="How many Gaussian measurements to take of the clip.")  # fmt: skip
+@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True,
+              help="Folder for the recovered clip, pictures, tables and the report.")  # fmt: skip
+@click.option("--frames", type=Span(), help="First and last, counted from 1; all by default.")
+@click.option("--rows", type=Span(), help="First and last, counted from 1; all by default.")
+@click.option("--columns", type=Span(), help="First and last, counted from 1; all by default.")
+@click.option("--name", help="Array to read, where a .mat or .npz file holds several.")
+@click.option(
+    "--solver", type=click.Choice(["auto", "tiht", "stotiht"]), default="auto", show_default=True
+)
+@click.option("--max-epochs", type=click.IntRange(min=1), default=100, show_default=True)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
+          frames: tuple[int, int] | None, rows: tuple[int, int] | None,
+          columns: tuple[int, int] | None, name: str | None, solver: str, max_epochs: int,
+          seed: int, quiet: bool) -> None:  # fmt: skip
+    """Take Gaussian measurements of a clip, recover it from them, and show what came back.
+
+    FILE is a video (.mp4, .avi, .webm, .gif, .mov, .mkv), an array (.npy, .npz, .mat; rows x
+    columns x frames) or a folder of images. Colours become greys.
+
+    \b
+    Examples:
+      lowtucker video candle_5_A.mat --rank 8,8,2 --measurements 3000 \\
+          --frames 1:10 --rows 61:90 --columns 71:100 -o candle
+      lowtucker video clip.mp4 --rank 12,12,4 --measurements 5000 --frames 1:20 -o clip
+
+    The matrix of the measurements takes 4 x measurements x pixels bytes: crop large clips.
+    """
+    import lowtucker as lt
+    from lowtucker.experiments.clip import Clip
+    from lowtucker.experiments.video import VideoRecovery
+
+    pixels = lt.io.load_video(file, frames=frames, rows=rows, columns=columns, name=name)
+    if not pixels.any():
+        raise ValueError(f"{file} is black in every frame that was chosen: nothing to recover.")
+    setting = VideoRecovery(
+        Clip(pixels, str(file), False), rank, measurements, as_solver(solver), max_epochs, seed
+    )
+    bar = () if quiet else (lt.ProgressBar("recover", console(stderr=True)),)
+    result = setting.run(bar)
+    setting.write(out, result)
+    if not quiet:
+        lines = [f"{label:15} {text}" for label, text in setting.summary(result).items()]
+        lines.append(f"{'report':15} {out / 'report.html'}")
+        console().print("\n".join(lines), markup=False, soft_wrap=True)
+    if result.status is lt.Status.INTERRUPTED:
+        sys.exit(INTERRUPTED)
