@@ -226,6 +226,7 @@ class Tuned(Figure):
                 for row in _chosen(table, "figure 7", name):
                     if row["mu_over_m"] == mu:
                         panel.semilogy(error, _style(row), label=_label(row), color=COLOURS[name])
+        panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title("setting of Figure 7")
         panel.set_xlabel("epoch")
         panel.set_ylabel("relative error")
@@ -236,7 +237,7 @@ class Tuned(Figure):
             "Dashed: the published step, the same for both methods. Solid: the best step of a "
             "small grid for each method alone, by the mean error after 10 epochs (Figure 1), by "
             "failures and then mean epochs (Figures 4-5), by the last error (Figure 7). Steps were "
-            "chosen on the trials that are shown, which favours both alike; tuned.csv lists all."
+            "chosen on the trials that are shown, which flatters both; tuned.csv lists all."
         )
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:

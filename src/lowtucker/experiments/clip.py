@@ -223,6 +223,7 @@ class ClipCurves(Figure):
                     [p["epoch"] for p in points], [p[quantity] for p in points], style, label=name
                 )
             panel.set_xlabel("epoch")
+            panel.xaxis.get_major_locator().set_params(integer=True)
             panel.set_ylabel(quantity.replace("_", " "))
             panel.grid(alpha=0.3)
         axes[1].legend(fontsize=8)

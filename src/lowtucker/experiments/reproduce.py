@@ -80,7 +80,7 @@ class Reproduction:
                 write_bytes(self.out / f"{name}.csv", csv_bytes(figure.columns, rows))
                 write_bytes(self.out / f"{name}.png", picture)
             sections.append(_section(figure, figure.highlights(table, results), picture, drawn))
-        made = claims(tables, _approximations(self.paper.clip) if "fig7" in found else None)
+        made = claims(tables, found, _approximations(self.paper.clip) if "fig7" in found else None)
         page = self._report(figures, found, tables, sections, made, effort)
         write_bytes(self.out / "report.html", page)
         return made
