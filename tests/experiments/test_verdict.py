@@ -1,0 +1,124 @@
+"""The verdict follows the numbers: it changes when they do."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+
+from lowtucker.experiments.clip import flame
+from lowtucker.experiments.convergence import Run
+from lowtucker.experiments.verdict import claims, points
+
+EPOCHS = 60
+
+
+def made_up(rates, seconds=1.0, video=(0.12, 0.09), many=1.0):
+    """Tables with given convergence rates of StoTIHT (b = 90) and TIHT."""
+    tables = {"fig1": [], "fig2": []}
+    results = {}
+    for name, b, rate in (("StoTIHT", 90, rates[0]), ("StoTIHT", 360, rates[1]),
+                          ("TIHT", 360, rates[1])):  # fmt: skip
+        for k in range(EPOCHS + 1):
+            point = {"algorithm": name, "block_size": b, "cost": 1.0, "relative_error": rate**k}
+            time = k * (seconds if b == 90 else 1.0)
+            tables["fig1"].append(point | {"epoch": k})
+            tables["fig2"].append(point | {"seconds": time})
+        results[Run(b, 0.46)] = {"relative_error": np.array([[rate**k for k in range(EPOCHS + 1)]])}
+    ranks = ("1-2-2", "2-2-2")
+    tables["fig3"] = [
+        {"algorithm": name, "rank": rank, "m": m, "success_rate": rate, "trials": 100}
+        for name in ("TIHT", "StoTIHT")
+        for rank, line in zip(ranks, ((0, 0.5, 1), (0, 0.2, 1)), strict=True)
+        for m, rate in zip((18, 42, 60), line, strict=True)
+    ]
+    tables["fig4"] = [
+        {"algorithm": name, "rank": "1-2-2", "m": m, "success_rate": rate, "trials": 100}
+        for name, line in (("TIHT", (1.0, 0.1)), ("StoTIHT", (1.0, many)))
+        for m, rate in zip((240, 440), line, strict=True)
+    ]
+    tables["fig7"] = [
+        {"algorithm": name, "epoch": 20, "cost": 1.0, "relative_error": error}
+        for name, error in zip(("TIHT", "StoTIHT"), video, strict=True)
+    ]
+    return tables, {"fig1": results}, {"hosvd": 0.0926, "hooi": 0.0903}
+
+
+def verdicts(*given):
+    return [claim.verdict for claim in claims(*given)]
+
+
+def test_claims_hold_when_the_numbers_say_so():
+    assert verdicts(*made_up((0.3, 0.6))) == [
+        "supported", "supported", "supported, with limits", "supported, with limits",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("which", "change"),
+    [
+        (0, {"rates": (0.6, 0.3)}),
+        (0, {"rates": (0.3, 0.6), "seconds": 50.0}),
+        (2, {"rates": (0.3, 0.6), "many": 0.97}),
+        (3, {"rates": (0.3, 0.6), "video": (0.09, 0.12)}),
+    ],
+)
+def test_a_claim_falls_when_its_numbers_do(which, change):
+    found = verdicts(*made_up(**change))
+    assert found[which] == "not supported in this run"
+    assert sum("not" in text for text in found) == 1
+
+
+def test_success_that_falls_with_m_is_not_called_rising():
+    tables, results, clip = made_up((0.3, 0.6))
+    tables = copy.deepcopy(tables)
+    for row in tables["fig3"]:
+        row["success_rate"] = 1 - row["success_rate"]
+    assert verdicts(tables, results, clip)[1] == "not supported in this run"
+
+
+def test_a_claim_without_its_figures_is_left_out():
+    tables, results, _ = made_up((0.3, 0.6))
+    assert len(claims({"fig3": tables["fig3"]}, results, None)) == 1
+    assert claims({}, {}, None) == []
+
+
+def test_numbers_in_the_text_are_those_of_the_tables():
+    (speed, success, many, video) = claims(*made_up((0.3, 0.6)))
+    assert "after 12 epochs of StoTIHT" in speed.supports[0]  # 0.3^12 = 5e-7
+    assert "after 28 of TIHT" in speed.supports[0]
+    assert "from m = 42 (TIHT)" in success.supports[0]
+    assert "1 of 2 settings" in many.supports[1]
+    assert "0.0900 for StoTIHT and 0.1200 for TIHT" in video.supports[0]
+
+
+def test_tuned_rows_name_the_method_that_is_ahead():
+    tables, results, clip = made_up((0.3, 0.6))
+
+    def tuned(tiht, stotiht):
+        return [
+            {"setting": "figure 1", "algorithm": name, "m": 360, "mu_over_m": 0.4,
+             "quantity": "error", "value": value, "failures": 0, "choice": "published and best"}
+            for name, value in (("TIHT", tiht), ("StoTIHT", stotiht))
+        ]  # fmt: skip
+
+    for values, name in (((1e-4, 1e-9), "StoTIHT"), ((1e-9, 1e-4), "TIHT")):
+        speed = claims(tables | {"tuned": tuned(*values)}, results, clip)[0]
+        assert f"With each method tuned, {name} is ahead" in speed.limits[-1]
+
+
+def test_a_curve_that_never_gets_there_is_said_to():
+    tables, results, clip = made_up((0.3, 0.95))
+    assert "and after none of TIHT" in claims(tables, results, clip)[0].supports[0]
+
+
+def test_points_are_told_with_and_without_the_extra_run():
+    facts = {"small": 2e-15, "clip": 5e-6, "second_singular_value": 3e-16}
+    told = {point.title: point.text for point in points({}, facts, flame())}
+    assert "2e-15" in told["Over-determined, all but Figure 3"]
+    assert "N = 9000" in told["Over-determined, all but Figure 3"]
+    assert "3e-16" in told["Rank (1,1,2) is not a rank"]
+    bare = {point.title: point.text for point in points({}, None, flame())}
+    assert "least squares" not in bare["Over-determined, all but Figure 3"]
+    assert set(bare) == set(told)
