@@ -163,6 +163,10 @@ HEAVY = [
     "scipy.linalg",
     "tensorly",
     "h5py",
+    "av",
+    "PIL",
+    "jinja2",
+    "threadpoolctl",
     "click",
     "rich",
 ]

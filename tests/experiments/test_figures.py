@@ -296,3 +296,9 @@ def test_published_steps_are_converted_from_the_sum_to_the_mean():
     Z = mu_over_m * m * (A.matrix[rows].T @ problem.y[rows]).reshape(5, 5, 6)
     assert len(np.unique(rows)) == b
     np.testing.assert_allclose(state.X.full(), lt.hosvd(Z, (1, 2, 2)).full(), atol=1e-12)
+
+
+def test_the_command_line_knows_every_figure():
+    from lowtucker.cli.reproduce import NAMES
+
+    assert tuple(Paper().figures()) == NAMES

@@ -18,7 +18,7 @@ NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
 @click.argument("what", nargs=-1, type=click.Choice([*NAMES, "all"]), metavar="[FIGURE]...")
 @click.option("--trials", type=click.IntRange(min=1), default=100, show_default=True,
               help="Trials of every setting of Figures 1 to 5.")  # fmt: skip
-@click.option("--out", type=click.Path(file_okay=False, path_type=Path), show_default=True,
+@click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), show_default=True,
               default=Path("reproduction"), help="Folder to write to.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--candle", type=click.Path(path_type=Path),

@@ -1,0 +1,261 @@
+"""Interrupted, resumed, enlarged: the tables are those of a run in one go."""
+
+from __future__ import annotations
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+import sysconfig
+import time
+from contextlib import suppress
+from io import StringIO
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+
+from lowtucker.experiments.clip import Clip, ClipRecovery
+from lowtucker.experiments.convergence import Convergence
+from lowtucker.experiments.figures import Paper
+from lowtucker.experiments.flame import synthetic_flame
+from lowtucker.experiments.reproduce import Reproduction
+from lowtucker.experiments.runner import run
+from lowtucker.experiments.success import Recoveries
+
+RANKS = ((1, 1, 2), (1, 2, 2))
+SMALL = Paper(
+    convergence=Convergence(block_sizes=(60, 360), epochs=12),
+    few=Recoveries("few", (42, 54), (1.0,), 2, 20, 1e-8, ranks=RANKS),
+    epochs=Recoveries("epochs", (240, 300), (0.4,), 4, 30, 1e-5, ranks=RANKS),
+    clip=ClipRecovery(
+        clip=Clip(synthetic_flame((8, 8, 4)), "a small flame", True),
+        rank=(3, 3, 2), m=600, epochs=6,
+    ),
+)  # fmt: skip
+NAMES = ("fig1", "fig2", "fig3", "fig5", "fig6", "fig7")
+
+
+def small(out, trials=6, workers=1, seed=0):
+    return Reproduction(NAMES, out, trials, seed, workers, SMALL)
+
+
+@pytest.fixture(scope="module")
+def direct(tmp_path_factory):
+    """All trials in one go, on one worker."""
+    made = small(tmp_path_factory.mktemp("direct"))
+    made.run(made.pending())
+    return made
+
+
+def files(reproduction, suffix):
+    found = {path.name: path.read_bytes() for path in reproduction.out.glob(f"*{suffix}")}
+    assert sorted(found) == [name + suffix for name in NAMES]
+    return found
+
+
+def tables(reproduction):
+    """Bytes of the tables; that of Figure 2 without its seconds, which are never the same."""
+    found = files(reproduction, ".csv")
+    rows = list(csv.DictReader(StringIO(found["fig2.csv"].decode())))
+    assert all(float(row.pop("seconds")) >= 0 for row in rows)
+    return {**found, "fig2.csv": rows}
+
+
+class Interrupt(Exception):
+    """Stands for whatever ends a run."""
+
+
+def test_tables_depend_neither_on_the_workers_nor_on_an_interrupt(direct, tmp_path):
+    made, kept = small(tmp_path / "new" / "folder", workers=2), []
+
+    def report(job):
+        kept.append(job)
+        if len(kept) == 4:
+            raise Interrupt
+
+    jobs = made.pending()
+    with pytest.raises(Interrupt):
+        made.run(jobs, report)
+    assert not list(made.out.glob("*.csv"))
+    rest = made.pending()
+    assert [job for job in jobs if job not in kept] == rest
+    made.run(rest)
+    assert tables(made) == tables(direct)
+
+
+def test_more_trials_later_give_the_tables_of_one_go(direct, tmp_path):
+    first, then = small(tmp_path, trials=3, workers=2), small(tmp_path, trials=6)
+    first.run(first.pending())
+    assert tables(first) != tables(direct)
+    jobs = then.pending()
+    assert {(job.first, job.count) for job in jobs} == {(3, 3)}
+    assert {job.experiment.name for job in jobs} == {"convergence", "few", "epochs"}
+    then.run(jobs)
+    assert tables(then) == tables(direct)
+
+
+def test_running_again_does_nothing_and_changes_nothing(direct):
+    before = files(direct, ".csv") | files(direct, ".png")
+    cells = {path: path.stat().st_mtime_ns for path in direct.store.folder.rglob("*.npz")}
+    assert direct.pending() == []
+    direct.run(direct.pending())
+    assert files(direct, ".csv") | files(direct, ".png") == before
+    assert {p: p.stat().st_mtime_ns for p in direct.store.folder.rglob("*")} >= cells
+    assert "nothing new" in (direct.out / "report.html").read_text()
+
+
+def test_what_is_at_hand_is_taken_from_there(direct):
+    assert small(direct.out, trials=4).pending() == []
+    assert small(direct.out, workers=2).pending() == []
+    assert {job.seed for job in small(direct.out, seed=1).pending()} == {1}
+    assert len(small(direct.out, seed=1).pending()) == len(list(direct.store.folder.rglob("*.npz")))
+
+
+SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+CELLS = 60  # of Figure 3
+SCRIPT = Path(sysconfig.get_path("scripts"), "lowtucker")
+COMMAND = [SCRIPT] if SCRIPT.exists() else ["-c", "from lowtucker.cli import main; main()"]
+
+
+def eventually(condition, deadline=60.0):
+    """Wait for it."""
+    end = time.monotonic() + deadline
+    while not condition():
+        assert time.monotonic() < end, "it did not come to that"
+        time.sleep(0.005)
+
+
+def members(session):
+    """Processes of a session that are alive, orphans among them."""
+    found = []
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, OSError):
+            if os.getsid(process.pid) == session and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+    return found
+
+
+class Started:
+    """``lowtucker reproduce fig3 --trials 2 --workers 2``, at work in a session of its own."""
+
+    def __init__(self, out):
+        self.out = out
+        self.log = out.with_name(f"{out.name}.log")
+        arguments = ["reproduce", "fig3", "--trials", "2", "--out", out, "--workers", "2"]
+        with open(self.log, "wb") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, *COMMAND, *arguments],
+                stdout=subprocess.DEVNULL, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def until(self, cells):
+        """Wait for so many cells."""
+
+        def there():
+            assert self.process.poll() is None, self.log.read_text()
+            return len(kept(self.out)) >= cells
+
+        eventually(there)
+
+    def end(self, number, everywhere=False):
+        """Send a signal, to it alone or to all of its processes; returns the exit code."""
+        (os.killpg if everywhere else os.kill)(self.process.pid, number)
+        return self.process.wait(60)
+
+
+@pytest.fixture
+def start(tmp_path):
+    started = []
+
+    def begin():
+        started.append(Started(tmp_path / "out"))
+        return started[-1]
+
+    yield begin
+    for one in started:
+        for process in members(one.process.pid):
+            with suppress(psutil.Error):
+                process.kill()
+        one.process.wait(60)
+
+
+def kept(out):
+    """Files that are taken for results."""
+    return sorted((out / "cells").rglob("*.npz"))
+
+
+def figure_3(out):
+    return Reproduction(("fig3",), out, trials=2, workers=2)
+
+
+def assert_consistent(out):
+    """Files hold what they say, and what they hold is not computed again."""
+    for path in kept(out):
+        with np.load(path) as file:
+            assert path.name == "0-2.npz"
+            assert {column.shape for column in file.values()} == {(2,)}
+    assert len(figure_3(out).pending()) == CELLS - len(kept(out))
+
+
+def assert_right(out, cells=2):
+    """Some of the results are those that are computed here."""
+    made = figure_3(out)
+    (experiment,) = made.paper.figures()["fig3"].experiments
+    todo = {job.cell for job in made.pending()}
+    for cell in [cell for cell in experiment.cells() if cell not in todo][:cells]:
+        found = made.store.get(experiment, cell, 0, 2)
+        for name, column in experiment.compute(cell, 0, 2, 0).items():
+            np.testing.assert_array_equal(found[name], column, strict=True)
+
+
+@SIGNALS
+@pytest.mark.filterwarnings("ignore::lowtucker.RankWarning")
+@pytest.mark.filterwarnings("ignore::lowtucker.UnderdeterminedWarning")
+def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(start):
+    before = {}
+    for _ in range(2):
+        command = start()
+        command.until(len(before) + 3)
+        assert command.end(signal.SIGINT, everywhere=True) == 130
+        eventually(lambda session=command.process.pid: not members(session))
+        out, heard = command.out, command.log.read_text()
+        assert f"Interrupted. What was computed is kept in {out / 'cells'}" in heard
+        assert "the same command goes on" in heard
+        assert "Traceback" not in heard
+        assert not list(out.rglob(".lowtucker-*"))
+        assert [path.name for path in out.iterdir()] == ["cells"]
+        assert_consistent(out)
+        now = {path: path.stat().st_mtime_ns for path in kept(out)}
+        assert len(now) >= len(before) + 3
+        assert now.items() >= before.items()
+        before = now
+    assert_right(out)
+
+
+@SIGNALS
+def test_a_killed_command_leaves_results_that_are_whole(start):
+    command = start()
+    command.until(3)
+    assert command.end(signal.SIGKILL) == -signal.SIGKILL
+    out = command.out
+    done = len(kept(out))
+    assert_consistent(out)
+    made = figure_3(out)
+    jobs = made.pending()[-3:]
+    run(jobs, made.store, workers=2)
+    assert len(kept(out)) == done + 3
+    assert_consistent(out)
+    for job in jobs:
+        assert made.store.get(job.experiment, job.cell, 0, 2) is not None
+
+
+@SIGNALS
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
+def test_no_worker_outlives_the_command(start, number):
+    command = start()
+    command.until(1)
+    command.end(number)
+    eventually(lambda: not members(command.process.pid), deadline=15)

@@ -1,0 +1,119 @@
+"""``lowtucker video``, as a user calls it."""
+
+from __future__ import annotations
+
+import csv
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker.cli import main
+from lowtucker.experiments.flame import synthetic_flame
+
+
+@pytest.fixture(scope="module")
+def flame(tmp_path_factory):
+    """A clip in three forms: array, GIF, folder of images."""
+    folder = tmp_path_factory.mktemp("clip")
+    clip = synthetic_flame((20, 24, 8))
+    np.save(folder / "clip.npy", clip)
+    lt.io.save_gif(folder / "clip.gif", clip)
+    (folder / "frames").mkdir()
+    image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
+    for k in range(8):
+        pixels = np.rint(255 * clip[:, :, k]).astype(np.uint8)
+        image.fromarray(pixels).save(folder / "frames" / f"{k + 1}.png")
+    return folder
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, ["video", *map(str, arguments)])
+
+
+def read(path):
+    with open(path, newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("name", ["clip.npy", "clip.gif", "frames"])
+def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
+    out = tmp_path / "out"
+    done = call(flame / name, "--rank", "6,6,3", "--measurements", "1500", "-o", out,
+                "--frames", "2:7", "--rows", "3:18", "--columns", "5:20")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    recovered = np.load(out / "recovered.npy")
+    true = synthetic_flame((20, 24, 8))[2:18, 4:20, 1:7]
+    assert recovered.shape == (16, 16, 6)
+    error = np.linalg.norm(recovered - true) / np.linalg.norm(true)
+    best = lt.metrics.relative_error(lt.hooi(true, (6, 6, 3)), true)
+    assert error < best + 0.05
+    assert f"{error:.3f}"[:4] in done.output
+    rows = read(out / "frames.csv")
+    assert [row["frame"] for row in rows] == ["1", "2", "3", "4", "5", "6"]
+    for k, row in enumerate(rows):
+        frame = recovered[:, :, k]
+        quality = -10 * np.log10(np.mean((frame - true[:, :, k]) ** 2))
+        assert float(row["psnr"]) == pytest.approx(quality, abs=0.5)  # a GIF has 256 greys
+        assert 0.3 < float(row["ssim"]) <= 1
+    curve = read(out / "curves.csv")
+    assert list(curve[0]) == ["epoch", "cost", "residual", "relative_error"]
+    assert float(curve[-1]["residual"]) < 0.2 * float(curve[0]["residual"])
+    np.testing.assert_allclose(
+        lt.io.load_video(out / "recovered.gif")[:: 240 // 16, :: 240 // 16],
+        recovered.clip(0, 1),
+        atol=0.5 / 255,
+    )
+    assert lt.load(out / "result.npz").X.rank == (6, 6, 3)
+    for file in ("report.html", "strip.png", "curves.png", "comparison.gif"):
+        assert (out / file).stat().st_size > 1000
+    assert not list(out.glob(".lowtucker*"))
+
+
+def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
+    done = call(flame / "clip.npy", "--rank", "2,2,2", "--measurements", "600", "-o", tmp_path,
+                "--rows", "1:8", "--solver", "tiht", "--max-epochs", "5", "-q")  # fmt: skip
+    assert done.exit_code == 0, done.output
+    assert done.output == ""
+    assert {row["ssim"] for row in read(tmp_path / "frames.csv")} == {"nan"}
+    assert "TIHT" in lt.load(tmp_path / "result.npz").solver
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["clip.npy", "--rank", "30,6,3"], "rank"),
+        (["clip.npy", "--rank", "6,6"], "rank"),
+        (["clip.npy", "--rank", "6,6,3", "--rows", "10:40"], "rows 10:40 are outside of the clip"),
+        (["clip.npy", "--rank", "6,6,3", "--frames", "5:2"], "frames"),
+        (["clip.npy", "--rank", "6,6,3", "--columns", "0:4"], "columns"),
+        (["clip.npy", "--rank", "6,6,3", "--rows", "a:b"], "not a range such as 61:90"),
+        (["absent.mp4", "--rank", "6,6,3"], "absent.mp4 does not exist"),
+        (["text.mp4", "--rank", "6,6,3"], "text.mp4 is plain text"),
+        (["clip.xyz", "--rank", "6,6,3"], "suffix"),
+        (["black.npy", "--rank", "2,2,2"], "black in every frame"),
+        (["bright.npy", "--rank", "2,2,2"], "divide by the largest value"),
+        (["matrix.npy", "--rank", "2,2,2"], r"expected (rows, columns, frames)"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_one_line(flame, tmp_path, arguments, message):
+    name, *rest = arguments
+    np.save(tmp_path / "black.npy", np.zeros((6, 6, 4)))
+    np.save(tmp_path / "bright.npy", np.full((6, 6, 4), 200.0))
+    np.save(tmp_path / "matrix.npy", np.ones((6, 6)))
+    (tmp_path / "text.mp4").write_text("no video")
+    (tmp_path / "clip.xyz").write_text("no video")
+    file = flame / name if name == "clip.npy" else tmp_path / name
+    done = call(file, "--measurements", "500", "-o", tmp_path / "out", *rest)
+    assert done.exit_code == 2
+    assert message in done.output
+    assert "Traceback" not in done.output
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_matrix_larger_than_the_memory_is_refused_before_the_work(flame, tmp_path):
+    done = call(flame / "clip.npy", "--rank", "6,6,3", "--measurements", 10**9, "-o", tmp_path)
+    assert done.exit_code == 2
+    assert "need a matrix of" in done.output
+    assert "Crop the clip" in done.output
