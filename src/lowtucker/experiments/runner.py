@@ -5,6 +5,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import signal
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -120,7 +121,8 @@ def _as_they_come(pool: Executor, jobs: Sequence[Job], ahead: int) -> Iterator[t
         while waiting or running:
             while waiting and len(running) < ahead:
                 job = waiting.pop()
-                running[pool.submit(job)] = job
+                with _interrupts_held():  # a submit may start a worker
+                    running[pool.submit(job)] = job
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
     except BrokenProcessPool as error:
@@ -135,7 +137,7 @@ def _pool(workers: int) -> Iterator[Executor]:
     """Worker processes that end at once when this one is interrupted."""
     # spawned, not forked: BLAS threads do not survive a fork
     context = multiprocessing.get_context("spawn")
-    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_ignore_interrupt)
+    pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
     try:
         yield pool
     except BaseException:
@@ -146,6 +148,28 @@ def _pool(workers: int) -> Iterator[Executor]:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _ignore_interrupt() -> None:
+@contextmanager
+def _interrupts_held() -> Iterator[None]:
+    """Block Ctrl-C while workers start: until they ignore it, they would show a traceback."""
+    if not hasattr(signal, "pthread_sigmask"):  # Windows
+        yield
+        return
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _begin_worker() -> None:
     """Ctrl-C is the parent's business: it keeps what is done and ends the workers."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_the_parent, daemon=True).start()
+
+
+def _end_with_the_parent() -> None:
+    """A worker whose parent was killed would wait for jobs for ever."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

@@ -14,6 +14,7 @@ from lowtucker.io import describe, load_array, save_arrays
 
 __all__ = ["Store"]
 
+COUNT = "number_of_columns"  # kept beside them: a lost one is noticed
 NAME = re.compile(r"(\d+)-(\d+)\.npz")
 
 
@@ -33,7 +34,8 @@ class Store:
         count = len(next(iter(made.values())))
         folder = self._cell(experiment, cell, seed)
         folder.mkdir(parents=True, exist_ok=True)
-        save_arrays(folder / f"{first}-{first + count}.npz", made, overwrite=True)
+        counted = made | {COUNT: np.full(count, len(made))}
+        save_arrays(folder / f"{first}-{first + count}.npz", counted, overwrite=True)
 
     def get(self, experiment: Experiment, cell: Any, seed: int, trials: int) -> Columns | None:
         """Columns of the first ``trials`` trials; None where some are missing."""
@@ -41,7 +43,7 @@ class Store:
         for first, stop, path in self._files(experiment, cell, seed):
             if stop <= end or first > end or end >= trials:
                 continue
-            columns = _read(path)
+            columns = _read(path, stop - first)
             if columns is not None:
                 parts.append({name: x[end - first : trials - first] for name, x in columns.items()})
                 end = stop
@@ -53,7 +55,7 @@ class Store:
         """Ranges of trials (first, count) that are still to be computed, cut into stacks."""
         done = np.zeros(trials, dtype=bool)
         for first, stop, path in self._files(experiment, cell, seed):
-            if not done[first:stop].all() and _read(path) is not None:
+            if not done[first:stop].all() and _read(path, stop - first) is not None:
                 done[first:stop] = True
         ranges, k = [], 0
         while k < trials:
@@ -76,9 +78,14 @@ class Store:
         return sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
 
 
-def _read(path: Path) -> Columns | None:
-    """Columns of a file; None for a damaged one, which is then computed again."""
+def _read(path: Path, trials: int) -> Columns | None:
+    """Columns of a file; None for one that is not whole, which is then computed again."""
     try:
-        return {info.name: load_array(path, info.name) for info in describe(path)}
+        infos = describe(path)
+        if any(info.shape[:1] != (trials,) for info in infos):
+            return None
+        columns = {info.name: load_array(path, info.name) for info in infos}
     except (FileFormatError, OSError):
         return None
+    counts = columns.pop(COUNT, np.array([-1]))
+    return columns if (counts == len(columns)).all() else None

@@ -10,6 +10,8 @@ import math
 from operator import index
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from lowtucker._arrays import (
     Array,
     adjoint,
@@ -71,7 +73,8 @@ def leading_left(matrix: Array, r: int) -> Array:
     if n > p:
         return xp.linalg.svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = xp.linalg.eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
-    basis = xp.flip(vectors[..., :, n - r :], axis=-1)
+    # taken, not a view: what follows rounds alike whether or not other trials need the SVD
+    basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     limits = xp.finfo(matrix.dtype)
     tiny = float(limits.smallest_normal / limits.eps)
     weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)
