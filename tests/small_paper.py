@@ -20,7 +20,7 @@ def small_paper() -> Paper:
         tiht=Convergence("tuned-TIHT", block_sizes=(360,), mus_over_m=(0.40, 0.46), epochs=10),
         stotiht=Convergence("tuned-StoTIHT", block_sizes=(90,), mus_over_m=(0.46, 1.5), epochs=10),
         epochs=Recoveries(
-            "tuned-epochs", (240, 400), (0.4, 1.0), 4, 30, SUCCESS, ranks=((1, 2, 2),)
+            "tuned-epochs", (240, 400), (0.4, 0.5, 1.0), 4, 30, SUCCESS, ranks=((1, 2, 2),)
         ),
         facts=Facts(),
     )

@@ -63,6 +63,15 @@ def test_report_states_its_provenance(reproduction, browser):
     for fact in ("lowtucker", "NumPy", "seed", "trials", "processor", "cores", "written", "UTC"):
         assert fact in provenance
     assert "block_sizes=(90, 360)" in provenance  # the settings that were run
+    computed = provenance.split("computed")[1]
+    assert "jobs in" in computed
+    # a later call that computes nothing leaves what is known of the computation
+    run.run(run.pending())
+    *_, text = open_page(browser, run.out / "report.html")
+    assert (
+        text.split("Provenance")[-1].split("computed")[1].split("Figure")[0]
+        == (computed.split("Figure")[0])
+    )
 
 
 def test_report_of_a_video_opens(tmp_path, browser):
@@ -93,7 +102,9 @@ def test_report_of_some_figures_says_which_are_missing(tmp_path):
     text = (tmp_path / "report.html").read_text()
     assert "Not in this report" in text
     assert "Figure 7" in text.split("Not in this report")[1][:200]
-    assert not (tmp_path / "fig2.csv").exists()  # not asked for
+    assert (tmp_path / "fig2.csv").exists()  # of the same runs, and in the report
+    assert not (tmp_path / "fig3.csv").exists()
+    assert "2 trials: a first impression" in text
     # what is asked for later joins the report
     more = replace(run, names=("fig3",))
     more.run(more.pending())
@@ -105,5 +116,5 @@ def test_report_of_some_figures_says_which_are_missing(tmp_path):
 def test_pictures_of_equal_tables_are_equal_bytes(reproduction):
     run, _ = reproduction
     before = (run.out / "fig3.png").read_bytes()
-    run.write("again")
+    run.write()
     assert np.frombuffer((run.out / "fig3.png").read_bytes(), np.uint8).tobytes() == before

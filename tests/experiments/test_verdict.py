@@ -59,7 +59,6 @@ def test_claims_hold_when_the_numbers_say_so():
     ("which", "change"),
     [
         (0, {"rates": (0.6, 0.3)}),
-        (0, {"rates": (0.3, 0.6), "seconds": 50.0}),
         (2, {"rates": (0.3, 0.6), "many": 0.97}),
         (3, {"rates": (0.3, 0.6), "video": (0.09, 0.12)}),
     ],
@@ -68,6 +67,26 @@ def test_a_claim_falls_when_its_numbers_do(which, change):
     found = verdicts(*made_up(**change))
     assert found[which] == "not supported in this run"
     assert sum("not" in text for text in found) == 1
+
+
+def test_fewer_epochs_but_more_time_is_said_as_that():
+    found = verdicts(*made_up((0.3, 0.6), seconds=50.0))
+    assert found[0] == "supported in epochs, not in time"
+
+
+def test_a_method_that_never_gets_there_is_slower_than_one_that_does():
+    assert verdicts(*made_up((0.3, 0.95)))[0] == "supported"
+    assert verdicts(*made_up((0.95, 0.3)))[0] == "not supported in this run"
+
+
+def test_a_setting_with_more_failures_is_not_one_of_fewer_epochs():
+    tables, results, clip = made_up((0.3, 0.6))
+    tables["fig5"] = [
+        {"algorithm": name, "rank": "1-2-2", "m": 320, "mean_epochs": mean, "failures": failures,
+         "trials": 100}
+        for name, mean, failures in (("TIHT", 5.0, 99), ("StoTIHT", 19.0, 0))
+    ]  # fmt: skip
+    assert "in 0 of 1 settings with m <= 360" in claims(tables, results, clip)[0].limits[-1]
 
 
 def test_success_that_falls_with_m_is_not_called_rising():

@@ -719,3 +719,37 @@ def test_where_to_write(tmp_path):
         save_gif(tmp_path / "a.mp4", CLIP)
     with pytest.raises(FileNotFoundError, match="no/such"):
         save_gif(tmp_path / "no/such/a.gif", CLIP)
+
+
+@pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
+@pytest.mark.parametrize("white", [255, 65535])
+def test_wide_integers_that_hold_bytes_or_words_are_not_taken_for_black(tmp_path, dtype, white):
+    clip = np.full((6, 7, 3), white, dtype=dtype)
+    clip[0, 0, 0] = 0
+    np.save(tmp_path / "clip.npy", clip)
+    found = load_video(tmp_path / "clip.npy")
+    assert found.max() == 1
+    assert found[0, 0, 0] == 0
+
+
+def test_integers_beyond_words_are_refused(tmp_path):
+    np.save(tmp_path / "clip.npy", np.full((6, 7, 3), 70000))
+    with pytest.raises(ValueError, match="divide by the largest value"):
+        load_video(tmp_path / "clip.npy")
+
+
+def test_ten_bits_are_read_alike_every_time(tmp_path):
+    """Several threads of the converter mix up pixels where the width is no multiple of 16."""
+    rng = np.random.default_rng(0)
+    path = tmp_path / "ten.mkv"
+    with av.open(str(path), "w") as container:
+        stream = container.add_stream("ffv1", rate=10)
+        stream.height, stream.width, stream.pix_fmt = 32, 40, "yuv420p10le"
+        for _ in range(6):
+            grey = rng.integers(0, 256, (32, 40), dtype=np.uint8)
+            frame = av.VideoFrame.from_ndarray(grey, format="gray")
+            container.mux(stream.encode(frame.reformat(format="yuv420p10le", threads=1)))
+        container.mux(stream.encode(None))
+    clips = [load_video(path) for _ in range(12)]
+    for clip in clips[1:]:
+        np.testing.assert_array_equal(clip, clips[0])

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import click
 
-__all__ = ["INTERRUPTED", "NOT_RECOVERED", "IntTuple", "Span", "as_solver", "console", "table"]
+__all__ = [
+    "INTERRUPTED",
+    "NOT_RECOVERED",
+    "IntTuple",
+    "Span",
+    "as_solver",
+    "check_extras",
+    "check_folder",
+    "console",
+    "table",
+]
 
 NOT_RECOVERED, INTERRUPTED = 3, 130
 
@@ -58,6 +70,30 @@ def as_solver(name: str, step: float | None = None, block_size: int | None = Non
             raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
         return lt.TIHT(step="auto" if step is None else step)
     return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
+
+
+def check_extras(*modules: str, extra: str) -> None:
+    """Find out before the work whether its result can be written."""
+    from importlib.util import find_spec
+
+    missing = [module for module in modules if find_spec(module) is None]
+    if missing:
+        raise ImportError(
+            f"This needs {', '.join(missing)}, not installed here. "
+            f'Try: pip install "lowtucker[{extra}]"'
+        )
+
+
+def check_folder(folder: Path) -> None:
+    """Find out before the work whether a folder can be written to."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"{folder} cannot be written to ({error.strerror}). Try another."
+        ) from error
 
 
 def console(stderr: bool = False) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import console, table
+from lowtucker.cli.common import check_extras, check_folder, console, table
 
 __all__ = ["reproduce"]
 
@@ -51,6 +51,8 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     names = NAMES if not what or "all" in what else tuple(dict.fromkeys(what))
     paper = Paper(clip=ClipRecovery(clip=flame() if candle is None else load_candle(candle)))
     run = Reproduction(names, out, trials, seed, workers or available_workers(), paper)
+    check_extras("jinja2", "matplotlib", "threadpoolctl", extra="experiments")
+    check_folder(out)
     jobs = run.pending()
     screen = console()
     try:

@@ -7,7 +7,15 @@ from pathlib import Path
 
 import click
 
-from lowtucker.cli.common import INTERRUPTED, IntTuple, Span, as_solver, console
+from lowtucker.cli.common import (
+    INTERRUPTED,
+    IntTuple,
+    Span,
+    as_solver,
+    check_extras,
+    check_folder,
+    console,
+)
 
 __all__ = ["video"]
 
@@ -50,12 +58,18 @@ def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
     from lowtucker.experiments.clip import Clip
     from lowtucker.experiments.video import VideoRecovery
 
+    check_extras("av", "jinja2", "matplotlib", extra="video")
     pixels = lt.io.load_video(file, frames=frames, rows=rows, columns=columns, name=name)
     if not pixels.any():
         raise ValueError(f"{file} is black in every frame that was chosen: nothing to recover.")
+    ranges = {"rows": rows, "columns": columns, "frames": frames}
+    crop = [f"{what} {span[0]}:{span[1]}" for what, span in ranges.items() if span]
+    clip = Clip(pixels, ", ".join([file.resolve().name, *crop]), False)
+    first = 1 if frames is None else frames[0]
     setting = VideoRecovery(
-        Clip(pixels, str(file), False), rank, measurements, as_solver(solver), max_epochs, seed
+        clip, rank, measurements, as_solver(solver), max_epochs, seed, first_frame=first
     )
+    check_folder(out)
     bar = () if quiet else (lt.ProgressBar("recover", console(stderr=True)),)
     result = setting.run(bar)
     setting.write(out, result)

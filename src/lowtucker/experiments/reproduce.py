@@ -21,6 +21,8 @@ from lowtucker.tensor import hooi, hosvd
 
 __all__ = ["Reproduction"]
 
+LOG = "log.txt"  # of what was computed, beside the results
+
 
 @dataclass(frozen=True)
 class Reproduction:
@@ -60,13 +62,38 @@ class Reproduction:
     ) -> list[Claim]:
         """Do the jobs, then write everything; returns the verdict on the paper's claims."""
         self.out.mkdir(parents=True, exist_ok=True)
-        begin = time.perf_counter()
-        runner.run(jobs, self.store, workers=self.workers, report=report)
-        took = time.perf_counter() - begin
-        return self.write(_effort(len(jobs), took, self.workers))
+        begin, done = time.perf_counter(), 0
 
-    def write(self, effort: str) -> list[Claim]:
-        """CSV and PNG of the figures asked for; a report of all that is at hand."""
+        def count(job: runner.Job) -> None:
+            nonlocal done
+            done += 1
+            report(job)
+
+        try:
+            runner.run(jobs, self.store, workers=self.workers, report=count)
+        finally:
+            self._log(done, time.perf_counter() - begin)
+        return self.write()
+
+    def _log(self, jobs: int, seconds: float) -> None:
+        """Add a line to the log: what was computed, where and when."""
+        if jobs:
+            facts = machine()
+            line = (
+                f"{facts['written']}: {jobs} jobs in {seconds:.0f} s, {self.workers} worker(s), "
+                f"seed {self.seed}, {self.trials} trial(s), lowtucker {facts['lowtucker']}, "
+                f"{facts['processor']}"
+            )
+            with open(self.out / "cells" / LOG, "a", encoding="utf-8") as file:
+                file.write(line + "\n")
+
+    def _efforts(self) -> str:
+        """What the log says."""
+        path = self.out / "cells" / LOG
+        return path.read_text(encoding="utf-8").strip() if path.exists() else "unknown"
+
+    def write(self) -> list[Claim]:
+        """CSV and PNG of every figure that is at hand, and a report of them."""
         figures = self.paper.figures()
         found = self._found(figures)
         tables = {name: figures[name].table(results) for name, results in found.items()}
@@ -75,13 +102,13 @@ class Reproduction:
             figure, table = figures[name], tables[name]
             drawn = figure.draw(table, results)
             picture = png(drawn)
-            if name in self.names:
-                rows = [tuple(row.values()) for row in table]
-                write_bytes(self.out / f"{name}.csv", csv_bytes(figure.columns, rows))
-                write_bytes(self.out / f"{name}.png", picture)
+            # of all that is at hand: the files beside the report are those that it shows
+            rows = [tuple(row.values()) for row in table]
+            write_bytes(self.out / f"{name}.csv", csv_bytes(figure.columns, rows))
+            write_bytes(self.out / f"{name}.png", picture)
             sections.append(_section(figure, figure.highlights(table, results), picture, drawn))
         made = claims(tables, found, _approximations(self.paper.clip) if "fig7" in found else None)
-        page = self._report(figures, found, tables, sections, made, effort)
+        page = self._report(figures, found, tables, sections, made)
         write_bytes(self.out / "report.html", page)
         return made
 
@@ -106,16 +133,15 @@ class Reproduction:
         tables: Mapping[str, list[dict[str, Any]]],
         sections: list[Section],
         made: list[Claim],
-        effort: str,
     ) -> bytes:
         clip = self.paper.clip.clip
         facts = self.paper.beyond.least_squares(found["tuned"]) if "tuned" in found else None
         settings = {figures[name].label: _settings(figures[name]) for name in found}
         provenance = machine() | {
             "seed": str(self.seed),
-            "trials": str(self.trials),
+            "trials": f"{self.trials} (Figures 6 and 7: one)",
             "clip": clip.origin,
-            "computed": effort,
+            "computed": self._efforts(),
             **settings,
         }
         context = {
@@ -125,6 +151,7 @@ class Reproduction:
             "sections": sections,
             "claims": made,
             "points": points(tables, facts, clip),
+            "trials": self.trials,
             "missing": ", ".join(figures[name].label for name in figures if name not in found),
         }
         return render("reproduce.html", context).encode()
@@ -148,9 +175,3 @@ def _approximations(recovery: ClipRecovery) -> dict[str, float]:
 
 def _settings(figure: Figure) -> str:
     return "; ".join(map(repr, figure.experiments))
-
-
-def _effort(jobs: int, seconds: float, workers: int) -> str:
-    if not jobs:
-        return "nothing new: all results were at hand"
-    return f"{jobs} jobs on {workers} workers in {seconds:.0f} s; the rest was at hand"

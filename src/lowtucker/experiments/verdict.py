@@ -110,8 +110,8 @@ def _speed(tables: Tables, results: Results) -> Claim:
     tiht_seconds = seconds.pop(("TIHT", _largest(seconds)))
     blocks = {b: e for (_, b), e in epochs.items() if b != _largest(epochs)}
     times = {b: s for (_, b), s in seconds.items() if b in blocks}
-    sooner = [b for b in blocks if blocks[b] < tiht]
-    quicker = [b for b in times if times[b] < tiht_seconds]
+    sooner = [b for b in blocks if _before(blocks[b], tiht)]
+    quicker = [b for b in times if _before(times[b], tiht_seconds)]
     supports = (
         f"As published (Figure 1, mu = 0.46 m), the mean error falls below {TARGET:g} after "
         f"{_span(blocks.values(), '.0f')} epochs of StoTIHT, over all block sizes b < m, and after "
@@ -137,7 +137,11 @@ def _speed(tables: Tables, results: Results) -> Claim:
             f"{_value(rows['TIHT', 'best'])} at its best; StoTIHT with b = 90 "
             f"{_value(rows['StoTIHT', 'published'])} and {_value(rows['StoTIHT', 'best'])}."
         )
-    verdict = _verdict(len(sooner) == len(blocks) and bool(quicker), bool(slower))
+    verdict = _verdict(len(sooner) == len(blocks), bool(slower))
+    if verdict.startswith("supported") and not quicker:
+        verdict = "supported in epochs, not in time"
+    if "fig5" in tables:
+        limits.append(_fewer_epochs(tables["fig5"]))
     return Claim(
         "StoTIHT needs fewer epochs and less time than TIHT", verdict, supports, tuple(limits)
     )
@@ -224,16 +228,15 @@ def _many_measurements(tables: Tables) -> Claim:
         f"and 1.5 at m = 460 for TIHT, which always succeeds up to m = {top} at most and fails as "
         f"the step grows, with more measurements, not fewer."
     ]
-    if "fig5" in tables:
-        limits.append(_fewer_epochs(tables["fig5"]))
-    rows = _choices(tables, "figures 4-5", m=400)
+    rows = _choices(tables, "figure 4", m=400)
     if rows:
         best = {name: rows[name, "best"] for name in ("TIHT", "StoTIHT")}
         limits.append(
-            f"With each method tuned (rank (1,2,2), m = 400), TIHT fails in "
-            f"{best['TIHT']['failures']} trials and StoTIHT in {best['StoTIHT']['failures']}; mean "
-            f"epochs to success are {_value(best['TIHT'])} for TIHT and "
-            f"{_value(best['StoTIHT'])} for StoTIHT: {_ahead(rows)} is ahead."
+            f"At rank (1,2,2), m = 400, TIHT fails in {rows['TIHT', 'published']['failures']} "
+            f"trials with the published step. With each method tuned, it fails in "
+            f"{best['TIHT']['failures']} and StoTIHT in {best['StoTIHT']['failures']}; mean epochs "
+            f"to success are {_value(best['TIHT'])} for TIHT and {_value(best['StoTIHT'])} for "
+            f"StoTIHT: {_ahead(rows)} is ahead."
         )
     holds = _rate(lowest["StoTIHT"]) == 1 and _rate(worst) < 1
     return Claim(
@@ -246,8 +249,9 @@ def _many_measurements(tables: Tables) -> Claim:
 
 def _fewer_epochs(table: Table) -> str:
     """Where TIHT needs fewer epochs in Figure 5."""
-    mean = {(r["algorithm"], r["rank"], r["m"]): r["mean_epochs"] for r in table}
+    mean = {(r["algorithm"], r["rank"], r["m"]): (r["failures"], r["mean_epochs"]) for r in table}
     cells = sorted({(rank, m) for _, rank, m in mean}, key=lambda cell: cell[1])
+    # a setting where TIHT fails more often is not one where it needs fewer epochs
     wins = [(r, m) for r, m in cells if mean["TIHT", r, m] < mean["StoTIHT", r, m]]
     low = [cell for cell in cells if cell[1] <= 360]
     high = [cell for cell in cells if cell[1] > 360]
@@ -281,6 +285,11 @@ def _video(tables: Tables, approximations: Mapping[str, float]) -> Claim:
         supports,
         tuple(limits),
     )
+
+
+def _before(first: float, second: float) -> bool:
+    """Whether one comes before the other; NaN is never."""
+    return not math.isnan(first) and (math.isnan(second) or first < second)
 
 
 def _verdict(holds: bool, limited: bool) -> str:

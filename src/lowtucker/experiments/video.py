@@ -45,10 +45,12 @@ class VideoRecovery:
     solver: Any = "auto"
     max_epochs: int = 100
     seed: int = 0
+    first_frame: int = 1  # number of the first frame, where the clip is a part
 
     def __post_init__(self) -> None:
         """Check that the rank fits the clip and the matrix the memory."""
-        object.__setattr__(self, "rank", check_rank(self.rank, self.clip.pixels.shape))
+        rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # the run warns
+        object.__setattr__(self, "rank", rank)
         need, have = 4 * self.m * self.clip.pixels.size, physical_memory()
         if need > 0.8 * have:
             raise ValueError(
@@ -90,7 +92,7 @@ class VideoRecovery:
             error = float(relative_error(frame, true)) if true.any() else float("nan")
             large = min(true.shape) >= SSIM_WINDOW
             similarity = ssim(frame, true, data_range=1) if large else float("nan")
-            rows.append((k + 1, error, psnr(frame, true, data_range=1), similarity))
+            rows.append((k + self.first_frame, error, psnr(frame, true, data_range=1), similarity))
         return rows
 
     def curves(self, result: Result) -> list[tuple[Any, ...]]:
@@ -142,7 +144,7 @@ class VideoRecovery:
             for name, (title, text) in words.items()
         ]  # fmt: skip
         context = {
-            "title": f"{Path(self.clip.origin).name}, recovered from {self.m} measurements",
+            "title": f"{self.clip.origin.split(',')[0]}, recovered from {self.m} measurements",
             "summary": self.summary(result),
             "movie": data_url(movie, "image/gif"),
             "strip": sections[0],
@@ -152,6 +154,7 @@ class VideoRecovery:
                 "seed": str(self.seed),
                 "rank": str(self.rank),
                 "measurements": str(self.m),
+                "max epochs": str(self.max_epochs),
                 "solver": result.solver,
                 "clip": repr(self.clip),
             },
@@ -179,7 +182,7 @@ class VideoRecovery:
                 panel.set_xticks([])
                 panel.set_yticks([])
                 if row == 0:
-                    panel.set_title(f"frame {k + 1}", fontsize=9)
+                    panel.set_title(f"frame {k + self.first_frame}", fontsize=9)
                 if column == 0:
                     panel.set_ylabel(name, fontsize=9)
         return figure

@@ -79,9 +79,9 @@ def grey(where: object, array: NDArray[Any], colour: bool) -> NDArray[np.float64
     """Floats in [0, 1]; colours are on the last axis."""
     if array.dtype.kind == "c":
         raise ValueError(f"{where} holds complex numbers; expected real ones; save their np.abs")
-    scale = np.iinfo(array.dtype).max if array.dtype.kind in "iu" else 1
     with np.errstate(invalid="ignore"):
         low, high = array.min(), array.max()
+    scale = _largest(array.dtype, int(high)) if array.dtype.kind in "iu" else 1
     if not (low >= 0 and high <= scale):  # worded so that NaN is refused
         raise ValueError(
             f"{where} holds values from {low:g} to {high:g}; expected floats between 0 and 1, or"
@@ -97,3 +97,10 @@ def grey(where: object, array: NDArray[Any], colour: bool) -> NDArray[np.float64
         grey += np.multiply(array[..., channel], weight / scale, dtype=np.float64)
     np.minimum(grey, 1, out=grey)
     return grey
+
+
+def _largest(dtype: np.dtype[Any], high: int) -> int:
+    """White: the largest value of 8 or 16 bits; wider integers hold such values too."""
+    if dtype.itemsize <= 2:
+        return int(np.iinfo(dtype).max)
+    return 255 if high <= 255 else 65535

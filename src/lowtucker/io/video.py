@@ -56,7 +56,8 @@ def load_video(
     Returns
     -------
     ndarray
-        Integers are divided by the largest value of their type. Colours are weighted by 0.299,
+        Integers are divided by 255 or 65535: the largest value of their type, or the one that
+        wider integers stay below. Colours are weighted by 0.299,
         0.587 and 0.114; of a video in YUV, its luma is taken. Alpha is ignored.
 
     Raises

@@ -53,7 +53,9 @@ def read_container(path: Path, crop: Crop) -> NDArray[np.float64]:
                 if count >= first:
                     crop.require_memory(rows, columns, len(kept) + 1)
                     depth = "gray16le" if frame.format.components[0].bits > 8 else "gray"
-                    kept.append(frame.to_ndarray(format=depth)[rows, columns].copy())
+                    # on one thread: several mix up pixels of 10 bits (PyAV 18.1)
+                    grey_frame = frame.reformat(format=depth, threads=1)
+                    kept.append(grey_frame.to_ndarray()[rows, columns].copy())
                 if count >= last:
                     break
     if not count:
