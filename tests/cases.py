@@ -123,4 +123,10 @@ SOLVERS = {
     "StoTIHT-random-rows": (lt.StoTIHT(step=0.5, sampler=lt.RandomRows(60)), EASY),
     "StoTIHT-shuffled-auto": (lt.StoTIHT(sampler=lt.Shuffled(40)), EASY),
     "StoTIHT-STHOSVD": (lt.StoTIHT(block_size=60, step=0.5, thresholding=lt.STHOSVD), EASY),
+    "RGN": (lt.RGN(), EASY),
+    "RGN-starts": (lt.RGN(starts=5), ((5, 5, 6), (1, 2, 2), 40)),
+    "RSGD": (lt.RSGD(), EASY),
+    "RSGD-block-size": (lt.RSGD(block_size=17), EASY),
+    "RSGD-least-squares": (lt.RSGD(least_squares=True), EASY),
+    "RCG": (lt.RCG(), EASY),
 }

@@ -32,7 +32,7 @@ def test_repr_is_what_a_person_likes_to_read(result):
 
 
 def test_repr_of_a_failure_carries_the_advice():
-    text = repr(make(max_epochs=2))
+    text = repr(make(max_epochs=2, solver="tiht"))
     assert text.startswith("Result: not recovered")
     assert "MAX_EPOCHS" in text
     assert "raise max_epochs" in text
@@ -122,7 +122,7 @@ def test_load_refuses_what_is_not_a_result(tmp_path, result):
 
 
 def test_settings_that_were_chosen_are_in_the_solver_line(result):
-    assert result.solver == "StoTIHT(step='auto', sampler=Shuffled(block_size=50))"
+    assert result.solver == "RSGD(block_size=34, least_squares=True)"
     bound = make(solver="stotiht")
     assert bound.solver == "StoTIHT(step='auto', block_size=50)"
     assert repr(lt.TIHT(step=0.5)) == "TIHT(step=0.5)"

@@ -33,7 +33,7 @@ from lowtucker.problem import Problem
 from lowtucker.recover import recover
 from lowtucker.result import Result, load
 from lowtucker.solve import iterate, solve
-from lowtucker.solvers import TIHT, Solver, State, StoTIHT
+from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
 from lowtucker.status import Status
 from lowtucker.stopping import (
     ErrorBelow,
@@ -45,6 +45,7 @@ from lowtucker.stopping import (
 )
 from lowtucker.tensor import (
     Spectra,
+    TangentSpace,
     TuckerTensor,
     attainable_rank,
     degrees_of_freedom,
@@ -67,6 +68,9 @@ from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
 __all__ = [
     "HOOI",
     "HOSVD",
+    "RCG",
+    "RGN",
+    "RSGD",
     "STHOSVD",
     "TIHT",
     "BlockSampler",
@@ -99,6 +103,7 @@ __all__ = [
     "Status",
     "StoTIHT",
     "StoppingRule",
+    "TangentSpace",
     "Thresholding",
     "TuckerTensor",
     "UnderdeterminedWarning",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,14 +19,14 @@ from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import Solver, State
 from lowtucker.status import Status
-from lowtucker.stopping import MaxEpochs, Stalled, StoppingRule
+from lowtucker.stopping import Either, MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Run", "bind"]
 
-# What ends a phase before the last: a phase that gets stuck has another to take over.
-GIVE_UP = Stalled(window=12, fall=0.05)
+# At the noise floor a second-order solver goes on while a step lowers the residual by so much
+FINISHED = 1e-4
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
 
@@ -47,6 +48,7 @@ class Run:
         self.whole = self.problem = problem
         self.phases, self.phase, self.rank = phases, 0, rank
         self.stop, self.X_true = stop, X_true
+        self.tol = _tolerance(stop)
         self.stacked = bool(problem.batch_shape)
         self.trials = problem.batch_shape[0] if self.stacked else 1
         self.active = np.arange(self.trials)
@@ -79,6 +81,8 @@ class Run:
         """Steps of one epoch, a row of the history, and the verdict on every trial."""
         for _ in range(self.solver.steps_per_epoch):
             self._timed(lambda: self.solver.advance(self.problem, self.state))
+            if self.solver.settled(self.state, self.tol):
+                break
         self.epochs[self.active] += 1
         self._record()
         self._end(self._verdicts())
@@ -127,7 +131,7 @@ class Run:
             "epoch": self.history.rows,
             "passes": self.passes + self.state.passes,
             "seconds": self.seconds,
-            "phase": self.phases[self.phase].name,
+            "phase": self.solver.label(self.state),
             **{name: self._spread(name, value) for name, value in row.items()},
         }
         if self.stacked:
@@ -180,7 +184,7 @@ class Run:
     def _verdicts(self) -> np.ndarray[Any, Any]:
         """Status of every running trial; None where it goes on."""
         verdict = np.full(self.trials, None, dtype=object)
-        rule = self.stop if self._is_last else self.stop | GIVE_UP
+        rule = self.stop if self._is_last else self.stop | Stalled(*self.solver.patience)
         rows = {name: column[self.first_row :] for name, column in self.history.items()}
         if self.stacked:  # every trial counts its own epochs
             rows["epoch"] = (np.cumsum(self.history["running"], axis=0) - 1)[self.first_row :]
@@ -191,8 +195,19 @@ class Run:
         grown = ~(residual[:, -1] <= BLOW_UP * np.maximum(1.0, residual[:, 0]))
         verdict[grown] = Status.DIVERGED
         running = verdict[self.active]
+        if self.solver.judges_itself:
+            running[0] = self._own_verdict(running[0], residual[0])
         running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
         return running
+
+    def _own_verdict(self, status: Status | None, residual: np.ndarray[Any, Any]) -> Status | None:
+        """Verdict on a solver that says itself when it is stuck, and finishes at a noise floor."""
+        if status is Status.NOISE_FLOOR and len(residual) > 1:
+            falls = residual[-1] < (1 - FINISHED) * residual[-2]
+            return None if falls and not self.state.stuck else status
+        if status in (None, Status.STALLED):
+            return Status.STALLED if self.state.stuck else None
+        return status
 
     @property
     def _is_last(self) -> bool:
@@ -206,7 +221,7 @@ class Run:
         self.statuses[self.active[done]] = verdicts[done]
         for position in np.flatnonzero(done):
             k, status = int(self.active[position]), verdicts[position]
-            if status in (Status.STALLED, Status.DIVERGED) and not self._is_last:
+            if self._goes_on(status):
                 self.waiting.append(k)
             else:
                 self.ended[k] = self._final(k, int(position), status)
@@ -220,6 +235,15 @@ class Run:
             self._give_back_waiting(Status.MAX_SECONDS)
         elif self.waiting:
             self._next_phase()
+
+    def _goes_on(self, status: Status) -> bool:
+        """Whether the next phase takes over what ended like this."""
+        if self._is_last:
+            return False
+        finishes = self.phases[self.phase + 1].judges_itself  # the fit at a noise floor
+        return status in (Status.STALLED, Status.DIVERGED) or (
+            finishes and status is Status.NOISE_FLOOR
+        )
 
     def _final(self, k: int, position: int, status: Status) -> Found:
         """Last iterate of a trial; where it did not come to an end by itself, its best one."""
@@ -269,6 +293,9 @@ class Run:
             m=int(np.min(self.whole.equations)),
             degrees_of_freedom=dof,
             state=self.state if len(self.state.trials) == self.trials else None,
+            error_estimate=None
+            if self.stacked
+            else self.solver.error_estimate(self.whole, self.state, found[0].residual),
         )
 
 
@@ -321,3 +348,12 @@ def _limit(rule: Any) -> int | None:
     limits = [_limit(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
+
+
+def _tolerance(rule: Any) -> float:
+    """Largest residual that ends a run by itself; a rule that is met only with another is none."""
+    if isinstance(rule, ResidualBelow):
+        return float(np.min(rule.tol))
+    if isinstance(rule, Either):
+        return max(_tolerance(rule.first), _tolerance(rule.second))
+    return -math.inf

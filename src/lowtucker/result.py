@@ -179,9 +179,12 @@ class Result:
             state = self.state
             meta["state"] = {
                 "t": state.t, "seed": state.seed, "trials": state.trials, "passes": state.passes,
-                "phase": state.phase,
+                "phase": state.phase, "attempt": state.attempt, "trace": state.trace,
+                "ends": state.ends, "stuck": state.stuck,
             }  # fmt: skip
             arrays |= {f"state_{name}": getattr(state, name) for name in _STATE_ARRAYS}
+            if state.carry is not None:
+                arrays["state_carry"] = state.carry
             arrays |= {"state_core": state.X.core, **_numbered("state_factor", state.X.factors)}
         packed = {name: to_numpy(array) for name, array in (arrays | columns).items()}
         packed["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
@@ -315,6 +318,11 @@ def _state(meta: dict[str, Any] | None, arrays: dict[str, Any]) -> State | None:
         trials=tuple(meta["trials"]),
         passes=meta["passes"],
         phase=meta["phase"],
+        attempt=meta["attempt"],
+        trace=tuple(meta["trace"]),
+        ends=tuple(meta["ends"]),
+        stuck=meta["stuck"],
+        carry=arrays.get("state_carry"),
         **{name: arrays[f"state_{name}"] for name in _STATE_ARRAYS},
     )
 

@@ -15,13 +15,18 @@ from lowtucker.driver import Run, bind
 from lowtucker.monitoring import Callback
 from lowtucker.problem import Problem
 from lowtucker.result import Result
-from lowtucker.solvers import TIHT, Solver, State, StoTIHT, as_solver
+from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
-from lowtucker.tensor.rank import check_rank
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["iterate", "solve"]
+
+# Blocks need so many measurements per degree of freedom; below, all rows are used at once
+ENOUGH = 2.8
+# Starts that "auto" tries when it meets local minima
+STARTS = 40
 
 
 def iterate(
@@ -88,9 +93,13 @@ def solve(
         arrays, and trials that have ended are frozen while the others go on. Trial k is the
         single run with ``seed=(seed, k)``, to rounding.
     solver : Solver or name
-        "auto" is StoTIHT with automatic steps and shuffled blocks; where that gets stuck (noise,
-        measurements that are not incoherent) TIHT takes over from the best iterate. An operator
-        that cannot measure some rows alone gets TIHT at once.
+        "auto" starts from the HOSVD of the adjoint of y; takes least-squares steps on blocks
+        (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
+        then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 40 starts where
+        it meets local minima. The history's ``phase`` says which did what. An operator without
+        a tangent design of its own (functions, sparse and SciPy operators) gets
+        :class:`lowtucker.RCG`, then TIHT; a stack of trials StoTIHT with automatic steps, then
+        TIHT.
     rank : tuple of int
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; looked at every epoch.
@@ -159,10 +168,16 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
         return [as_solver(solver)]
     if rank is None:
         raise ValueError('rank is needed for solver="auto".')
-    if not problem.A.restricts:  # blocks would cost all the rows
-        return [TIHT()]
-    b = default_block_size(problem, check_rank(rank, problem.shape, warn=False))
-    return [StoTIHT(sampler=Shuffled(b)), TIHT()]
+    rank = check_rank(rank, problem.shape, warn=False)
+    if problem.batch_shape:  # the Riemannian solvers take one problem
+        return [StoTIHT(sampler=Shuffled(default_block_size(problem, rank))), TIHT()]
+    if not problem.A.designs:
+        return [RCG(), TIHT()]
+    dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+    last = RGN(starts=STARTS)
+    if problem.A.restricts and problem.m >= ENOUGH * dof:
+        return [RSGD(least_squares=True), last]
+    return [last]
 
 
 def _tensor_or_state(start: Any) -> Any:

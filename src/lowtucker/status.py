@@ -22,7 +22,7 @@ class Status(Enum):
     ERROR_REACHED = (
         "The error against X_true fell below its tolerance. That is no verdict: it used the truth."
     )
-    NOISE_FLOOR = "The residual is as small as the given noise leaves it."
+    NOISE_FLOOR = "What is left is noise: as much as was given, or without any structure."
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."

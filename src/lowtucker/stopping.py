@@ -12,6 +12,7 @@ from lowtucker._arrays import as_integer, as_number
 from lowtucker.status import Status
 
 __all__ = [
+    "Either",
     "ErrorBelow",
     "MaxEpochs",
     "MaxSeconds",
@@ -44,7 +45,7 @@ class StoppingRule(ABC):
         return [(self.status, self.met(history))]
 
     def __or__(self, other: StoppingRule) -> StoppingRule:
-        return _Either(self, other)
+        return Either(self, other)
 
     def __and__(self, other: StoppingRule) -> StoppingRule:
         return _Both(self, other)
@@ -55,14 +56,18 @@ class StoppingRule(ABC):
 
 
 @dataclass(frozen=True)
-class _Either(StoppingRule):
+class Either(StoppingRule):
+    """One rule or the other."""
+
     first: StoppingRule
     second: StoppingRule
 
     def met(self, history: Columns) -> Mask:
+        """Whether one of them is met."""
         return np.logical_or(self.first.met(history), self.second.met(history))
 
     def verdicts(self, history: Columns) -> list[tuple[Status, Mask]]:
+        """Verdicts of both."""
         return self.first.verdicts(history) + self.second.verdicts(history)
 
 

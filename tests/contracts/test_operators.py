@@ -127,6 +127,62 @@ def test_misfit_is_residual_and_weighted_adjoint(A, rng):
         assert ascent.dtype == tensor_dtype(A)
 
 
+def tangent_space(A):
+    rank = tuple(min(2, n) for n in A.shape) if len(A.shape) > 1 else (1,)
+    rank = lt.attainable_rank(rank)
+    return lt.TangentSpace(lt.random_tucker(A.shape, rank, seed=1, dtype=tensor_dtype(A)))
+
+
+def test_tangent_design_measures_the_basis(A, rng):
+    if A.batch_shape:
+        with pytest.raises(ValueError, match=r"\.tangent takes one operator, not a stack"):
+            A.tangent(lt.TangentSpace(lt.random_tucker(A.shape, (1,) * len(A.shape), seed=1)))
+        return
+    T = tangent_space(A)
+    D = A.tangent(T)
+    assert D.shape == (A.m, T.dof)
+    unit = np.eye(T.dof, dtype=tensor_dtype(A))
+    expected = np.stack([A.forward(T.full(e)) for e in unit], axis=1)
+    dense = D.dense()
+    assert dense.dtype == expected.dtype
+    near = {"rtol": 0, "atol": 100 * tolerance(A)}
+    np.testing.assert_allclose(dense, expected, **near)
+    blocks = list(D.rows())
+    assert [rows.start for rows, _ in blocks] == [0, *(rows.stop for rows, _ in blocks[:-1])]
+    np.testing.assert_array_equal(np.concatenate([block for _, block in blocks]), dense)
+    c, y = T.coordinates(random_tensor(A, rng)), random_measurements(A, rng)
+    np.testing.assert_allclose(D.matvec(c), expected @ c, **near)
+    np.testing.assert_allclose(D.matvec(T.here), A.forward(T.X), **near)
+    back = expected.conj().T @ y
+    back = back if tensor_dtype(A).kind == "c" else back.real
+    np.testing.assert_allclose(D.rmatvec(y), back, **near)
+    assert D.rmatvec(y).dtype == tensor_dtype(A)
+
+
+def test_normal_equations_are_those_of_the_dense_design(A, rng):
+    if A.batch_shape:
+        pytest.skip("a stack has no tangent design")
+    T = tangent_space(A)
+    D = A.tangent(T)
+    dense, y = D.dense(), random_measurements(A, rng)
+    weights = rng.uniform(0, 2, A.m).astype(y.real.dtype)
+    weights[0] = 0
+    for w in (None, weights):
+        gram, gradient, residual = D.normal_equations(y, w)
+        scaled = dense if w is None else w[:, None] * dense
+        r = y - A.forward(T.X)
+        expected = [dense.conj().T @ scaled, scaled.conj().T @ r]
+        if tensor_dtype(A).kind != "c":
+            expected = [part.real for part in expected]
+        assert gram.dtype == gradient.dtype == tensor_dtype(A)
+        assert residual.dtype == y.dtype
+        for got, want in zip((gram, gradient, residual), (*expected, r), strict=True):
+            np.testing.assert_allclose(got, want, rtol=0, atol=1000 * tolerance(A))
+        np.testing.assert_allclose(
+            gradient, D.rmatvec(r if w is None else w * r), rtol=0, atol=1000 * tolerance(A)
+        )
+
+
 def test_leading_axes_are_trials(A, rng):
     if A.batch_shape:
         pytest.skip("a stack already")

@@ -10,6 +10,8 @@ import pytest
 
 import lowtucker as lt
 from cases import SOLVERS
+from lowtucker.operators.design import TangentDesign
+from lowtucker.solvers.manifold import Manifold
 
 
 @pytest.fixture(params=SOLVERS)
@@ -25,11 +27,25 @@ def make(case, trials=None, seed=0):
 
 
 def parts(state):
-    return [state.X.core, *state.X.factors, state.gradient, state.damping, state.level]
+    arrays = [state.X.core, *state.X.factors, state.damping, state.level]
+    if state.gradient is not None:
+        arrays.append(state.gradient)
+    if state.model is not None:
+        arrays += [state.model.T.X.core, *_arrays(state.model[1:])]
+    return arrays
+
+
+def _arrays(items):
+    """Arrays of a model: of its normal equations, or of its search."""
+    for item in items:
+        if isinstance(item, tuple):
+            yield from item
+        else:
+            yield item
 
 
 def assert_same_bits(a, b):
-    assert (a.t, a.passes) == (b.t, b.passes)
+    assert (a.t, a.passes, a.attempt, a.trace) == (b.t, b.passes, b.attempt, b.trace)
     for x, y in zip(parts(a), parts(b), strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -60,6 +76,8 @@ def test_step_is_pure(case):
 
 def test_stack_equals_one_by_one(case):
     solver, (shape, rank, m) = case
+    if isinstance(solver, Manifold):
+        pytest.skip("Riemannian solvers take one problem; test_riemannian.py has the refusal")
     trials = 4
     problem, X_true = make(case, trials=trials)
     rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(60)
@@ -94,10 +112,8 @@ def test_interrupted_and_resumed_equals_uninterrupted_bit_for_bit(case, tmp_path
     half.save(tmp_path / "half.npz")
     for start in (half.state, half, lt.load(tmp_path / "half.npz")):
         resumed = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(4), start=start, seed=99)
-        assert resumed.state.t == whole.state.t
-        np.testing.assert_array_equal(resumed.X.core, whole.X.core)
-        for U, V in zip(resumed.X.factors, whole.X.factors, strict=True):
-            np.testing.assert_array_equal(U, V)
+        # not the tensor of the result, which is the best one of its own run
+        assert_same_bits(resumed.state, whole.state)
         np.testing.assert_array_equal(resumed.history.residual[1:], whole.history.residual[4:])
 
 
@@ -122,11 +138,29 @@ class CountingOperator(lt.MeasurementOperator):
         r = y - self.matrix @ X.reshape(-1)
         return r, (self.matrix.T @ (r if weights is None else weights * r)).reshape(self.shape)
 
+    def _tangent(self, T):
+        return CountingDesign(self, T)
+
     def _row_norms(self):
         return np.linalg.norm(self.matrix, axis=1)
 
     def _restrict(self, rows):
         return CountingOperator(self.matrix[rows], self.shape, self.rows[rows], self.counts)
+
+
+class CountingDesign(TangentDesign):
+    """One reading of the rows."""
+
+    def rows(self):
+        self.A.counts[self.A.rows] += 1
+        yield slice(0, self.A.m), self.T.coordinates(self.A.matrix.reshape(-1, *self.A.shape))
+
+
+def readings(solver):
+    """Of a row, by the start and by a step."""
+    if isinstance(solver, Manifold):  # the adjoint of y, a scale, the first model or gradient
+        return 3, 2 if isinstance(solver, lt.RCG) else 1
+    return (1, 1) if solver.step != "auto" else (2, 2)
 
 
 def test_reads_each_row_at_most_once_a_step_and_counts_its_passes(case):
@@ -140,18 +174,19 @@ def test_reads_each_row_at_most_once_a_step_and_counts_its_passes(case):
     bound = solver.bind(problem, rank)
     A.counts[:] = 0
     state = bound.init(problem, None, 0)
-    once = 1 if solver.step != "auto" else 2
-    assert A.counts.max() == once
+    start, step = readings(solver)
+    assert A.counts.max() <= start
+    assert A.counts.sum() / m == pytest.approx(state.passes)
     for _ in range(5):
         before = A.counts.copy()
         state = bound.advance(problem, state)
-        assert (A.counts - before).max() <= once
+        assert (A.counts - before).max() <= step
     assert A.counts.sum() / m == pytest.approx(state.passes)
 
 
 def test_a_step_far_too_large_ends_as_diverged_without_a_warning(case):
     solver, (_, rank, _) = case
-    if solver.step == "auto":
+    if getattr(solver, "step", "auto") == "auto":
         pytest.skip("an automatic step cannot be too large")
     problem, _ = make(case)
     wild = dataclasses.replace(solver, step=1e6)

@@ -12,6 +12,7 @@ import click
 __all__ = [
     "INTERRUPTED",
     "NOT_RECOVERED",
+    "SOLVERS",
     "IntTuple",
     "Span",
     "as_solver",
@@ -22,6 +23,7 @@ __all__ = [
 ]
 
 NOT_RECOVERED, INTERRUPTED = 3, 130
+SOLVERS = ("auto", "tiht", "stotiht", "rsgd", "rgn", "rcg")
 
 
 class IntTuple(click.ParamType[tuple[int, ...]]):
@@ -63,8 +65,11 @@ def as_solver(name: str, step: float | None = None, block_size: int | None = Non
     """Solver of a name, with the settings that were given."""
     import lowtucker as lt
 
-    if name == "auto" and step is None and block_size is None:
-        return "auto"
+    riemannian = name in ("rsgd", "rgn", "rcg")
+    if riemannian and (step is not None or (block_size is not None and name != "rsgd")):
+        raise ValueError(f"--step and --block-size do not belong to {name}. Leave them out.")
+    if riemannian or (name == "auto" and step is None and block_size is None):
+        return lt.RSGD(block_size=block_size) if block_size is not None else name
     if name == "tiht":
         if block_size is not None:
             raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, IntTuple, as_solver, console
+from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, SOLVERS, IntTuple, as_solver, console
 
 __all__ = ["recover"]
 
@@ -37,9 +37,7 @@ FILE = click.Path(path_type=Path)
 )
 @click.option("--name-a", help="Array of the file A, where it holds several.")
 @click.option("--name-y", help="Array of the file Y, where it holds several.")
-@click.option(
-    "--solver", type=click.Choice(["auto", "tiht", "stotiht"]), default="auto", show_default=True
-)
+@click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 @click.option("--step", type=float, help="Step size; automatic unless given.")
 @click.option(
     "--block-size", type=int, help="Measurements a step looks at (stotiht); chosen unless given."

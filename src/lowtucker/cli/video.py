@@ -9,6 +9,7 @@ import click
 
 from lowtucker.cli.common import (
     INTERRUPTED,
+    SOLVERS,
     IntTuple,
     Span,
     as_solver,
@@ -31,9 +32,7 @@ __all__ = ["video"]
 @click.option("--rows", type=Span(), help="First and last, counted from 1; all by default.")
 @click.option("--columns", type=Span(), help="First and last, counted from 1; all by default.")
 @click.option("--name", help="Array to read, where a .mat or .npz file holds several.")
-@click.option(
-    "--solver", type=click.Choice(["auto", "tiht", "stotiht"]), default="auto", show_default=True
-)
+@click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 @click.option("--max-epochs", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")

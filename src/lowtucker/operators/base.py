@@ -32,7 +32,9 @@ from lowtucker.operators.arguments import (
     common_batch,
     refuse_rows_of_trials,
 )
+from lowtucker.operators.design import TangentDesign
 from lowtucker.tensor.products import norm
+from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["MeasurementOperator", "RestrictedOperator", "check_operator"]
@@ -102,7 +104,12 @@ class MeasurementOperator(ABC):
         """Whether a block costs its own rows only."""
         return type(self)._restrict is not MeasurementOperator._restrict
 
-    # The hooks: two required, four that make it faster
+    @property
+    def designs(self) -> bool:
+        """Whether the tangent design costs about a reading of the rows."""
+        return type(self)._tangent is not MeasurementOperator._tangent
+
+    # The hooks: two required, five that make it faster
 
     @abstractmethod
     def _forward(self, X: Array) -> Array:
@@ -134,6 +141,10 @@ class MeasurementOperator(ABC):
         residual = y - self._stacked(self._forward, X, len(self.shape))
         weighted = residual if weights is None else weights * residual
         return residual, self._stacked(self._adjoint, weighted, 1)
+
+    def _tangent(self, T: TangentSpace) -> TangentDesign:
+        """Design of a tangent space: by forwards and adjoints unless an operator knows better."""
+        return TangentDesign(self, T)
 
     def _row_norms(self) -> Array:
         """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each.
@@ -222,6 +233,18 @@ class MeasurementOperator(ABC):
         residual, gradient = self._misfit(X, y, weights)
         self._checked(residual, (self.m,), "_misfit")
         return residual, self._checked(gradient, self.shape, "_misfit")
+
+    def tangent(self, T: TangentSpace) -> TangentDesign:
+        """Tangent design D: row j holds the coordinates of the projection of A_j.
+
+        Parameters
+        ----------
+        T : TangentSpace
+        """
+        if self.batch_shape:
+            raise ValueError(f"{type(self).__name__}.tangent takes one operator, not a stack.")
+        self._check(T.X.shape, (), self.shape, "tangent", "X")
+        return self._tangent(T)
 
     def row_norms(self) -> Array:
         """Frobenius norms of the sensing tensors, shape (*batch, m)."""

@@ -27,6 +27,7 @@ from lowtucker._arrays import (
 )
 from lowtucker.operators.arguments import common_batch
 from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.design import DenseDesign, TangentDesign
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.tiles import (
     TILE_BYTES,
@@ -37,6 +38,7 @@ from lowtucker.operators.tiles import (
     with_parts,
 )
 from lowtucker.tensor.products import norm
+from lowtucker.tensor.tangent import TangentSpace
 
 __all__ = ["DenseOperator", "StackedBlocks"]
 
@@ -211,6 +213,9 @@ class DenseOperator(MatrixOperator):
             wk = None if w is None else w[k]
             tiled_misfit(A[k], x[k], y[k], wk, residual[k], gradient[k])
         return residual, gradient
+
+    def _tangent(self, T: TangentSpace) -> TangentDesign:
+        return DenseDesign(self, T)
 
     def _row_norms(self) -> Array:
         if not self.tiles:

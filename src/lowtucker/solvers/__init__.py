@@ -5,14 +5,20 @@ from __future__ import annotations
 from typing import Any
 
 from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.rcg import RCG
+from lowtucker.solvers.rgn import RGN
+from lowtucker.solvers.rsgd import RSGD
 from lowtucker.solvers.stotiht import StoTIHT
 from lowtucker.solvers.tiht import TIHT
 
-__all__ = ["SOLVERS", "TIHT", "Solver", "State", "StoTIHT", "as_solver"]
+__all__ = ["RCG", "RGN", "RSGD", "SOLVERS", "TIHT", "Solver", "State", "StoTIHT", "as_solver"]
 
 SOLVERS: dict[str, type[Solver]] = {
     "tiht": TIHT,
     "stotiht": StoTIHT,
+    "rsgd": RSGD,
+    "rgn": RGN,
+    "rcg": RCG,
 }
 
 

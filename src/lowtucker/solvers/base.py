@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Self
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -44,9 +44,20 @@ class State:
         Running mean of the blocks' relative residuals, each before its own step.
     phase : int
         Which of the solvers of "auto" is at work.
-    full, residual, gradient, step : array or None
+    attempt : int
+        Starts that were used up, of a solver that restarts.
+    trace : tuple of float
+        Residuals since the start, of a solver that judges its own progress; the latest last.
+    ends : tuple of float
+        Residuals where earlier starts ended.
+    stuck : bool
+        Whether such a solver has given up.
+    carry : array or None
+        What a solver carries over from earlier steps and X does not give: a direction, say.
+    full, residual, gradient, step, model : array or None
         What the next step needs and X gives: the full tensor, the residual y_b - A_b(X) and the
-        gradient of the block that is drawn next, and the length to go. Not kept in files.
+        gradient of the block that is drawn next, and the length to go; the linear model of a
+        Riemannian solver. Not kept in files.
     """
 
     X: TuckerTensor
@@ -58,10 +69,16 @@ class State:
     damping: Array
     level: Array
     phase: int = 0
+    attempt: int = 0
+    trace: tuple[float, ...] = ()
+    ends: tuple[float, ...] = ()
+    stuck: bool = False
+    carry: Array = None
     full: Array = None
     residual: Array = None
     gradient: Array = None
     step: Any = None
+    model: Any = None
 
     def __repr__(self) -> str:
         """Say where it is; the arrays are too long to read."""
@@ -97,6 +114,21 @@ class Solver(ABC):
         """Name for tables and plots."""
         return type(self).__name__
 
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """Settings that were chosen for a problem, for the repr."""
+        return {}
+
+    def __repr__(self) -> str:
+        """Settings that were given, and those that were chosen for a problem."""
+        given = {
+            f.name: getattr(self, f.name)
+            for f in fields(self)  # type: ignore[arg-type]
+            if f.init and getattr(self, f.name) != f.default
+        }
+        text = ", ".join(f"{name}={value!r}" for name, value in (self._chosen | given).items())
+        return f"{type(self).__name__}({text})"
+
     @abstractmethod
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
         """Copy of the solver with everything settled that depends on the problem."""
@@ -117,6 +149,23 @@ class Solver(ABC):
     @abstractmethod
     def steps_per_epoch(self) -> int:
         """Steps that read about as many rows as there are."""
+
+    def label(self, state: State) -> str:
+        """Name of what it does now, for the history."""
+        return self.name
+
+    def settled(self, state: State, tol: float) -> bool:
+        """Whether the residual seems to be below the tolerance: then an epoch ends early."""
+        return False
+
+    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+        """Estimate of the relative error of X from a relative residual, where there is a model."""
+        return None
+
+    # Fall of the residual, over so many epochs, below which another solver should take over
+    patience: ClassVar[tuple[int, float]] = (12, 0.05)
+    # Whether it says itself when it cannot go on (State.stuck)
+    judges_itself: ClassVar[bool] = False
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual y - A(X) of all the measurements; one pass unless the state has it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from abc import abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from lowtucker._arrays import Array, like, namespace, per_trial
@@ -54,18 +54,14 @@ class IHT(Solver):
         object.__setattr__(bound, "_sampler", sampler.bind(problem))
         return bound
 
-    def __repr__(self) -> str:
-        """Settings that were given, and those that were chosen for a problem."""
-        given = {
-            f.name: getattr(self, f.name)
-            for f in fields(self)
-            if f.init and getattr(self, f.name) != f.default
-        }
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        """Settings that were chosen for a problem."""
         chosen: dict[str, Any] = {"step": self.step}
-        if self._sampler is not None and "sampler" not in given and self._sampler.n_blocks > 1:
+        given = getattr(self, "sampler", None)
+        if self._sampler is not None and given is None and self._sampler.n_blocks > 1:
             chosen["block_size"] = self._sampler.block_size
-        text = ", ".join(f"{name}={value!r}" for name, value in (chosen | given).items())
-        return f"{type(self).__name__}({text})"
+        return chosen
 
     def select(self, trials: Sequence[int]) -> Self:
         """Go on with some of the trials."""

@@ -50,6 +50,7 @@ def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
         diverged=like(to_numpy(state.diverged), problem.y),
         damping=like(to_numpy(state.damping), problem.y, real),
         level=like(to_numpy(state.level), problem.y, real),
+        carry=None if state.carry is None else like(to_numpy(state.carry), problem.y),
     )
 
 

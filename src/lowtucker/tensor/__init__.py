@@ -10,11 +10,13 @@ from lowtucker.tensor.rank import (
     multilinear_rank,
     spectra,
 )
+from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import fold, unfold
 
 __all__ = [
     "Spectra",
+    "TangentSpace",
     "TuckerTensor",
     "attainable_rank",
     "degrees_of_freedom",

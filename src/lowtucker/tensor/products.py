@@ -88,8 +88,9 @@ def product(X: Array, U: Array, mode: int, batch_ndim: int) -> Array:
     batch, left = X.shape[:batch_ndim], X.shape[batch_ndim:axis]
     n, right = X.shape[axis], X.shape[axis + 1 :]
     if not right:  # the last mode: one matrix product with all that is to the left
-        flat = xp.reshape(X, (*batch, size(left), n))
-        out = xp.matmul(flat, xp.matrix_transpose(U))
+        lead = (size((*batch, *left)),) if U.ndim == 2 else (*batch, size(left))
+        out = xp.matmul(xp.reshape(X, (*lead, n)), xp.matrix_transpose(U))
+        out = xp.reshape(out, (*batch, size(left), U.shape[-2])) if U.ndim == 2 else out
     else:
         flat = xp.reshape(X, (*batch, size(left), n, size(right)))
         out = xp.matmul(U[..., None, :, :], flat)

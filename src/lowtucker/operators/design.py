@@ -1,0 +1,135 @@
+"""The tangent design: what measurements see of the tangent space."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from lowtucker._arrays import Array, adjoint, conj, is_complex, like, namespace
+from lowtucker.tensor.tangent import TangentSpace
+
+if TYPE_CHECKING:
+    from lowtucker.operators.base import MeasurementOperator
+
+__all__ = ["DenseDesign", "NormalEquations", "TangentDesign"]
+
+
+class NormalEquations(NamedTuple):
+    """What a Gauss-Newton step needs of the measurements, and the residual on the way.
+
+    Attributes
+    ----------
+    gram : array, shape (dof, dof)
+        D^* W D.
+    gradient : array, shape (dof,)
+        D^* W r, the steepest descent in coordinates.
+    residual : array, shape (m,)
+        r = y - A(X).
+    """
+
+    gram: Array
+    gradient: Array
+    residual: Array
+
+
+class TangentDesign:
+    r"""The matrix D whose row j holds the coordinates of :math:`P_T A_j`, as an object.
+
+    For a tangent vector of coordinates c, :math:`\mathcal{A}(\xi) = D c`; X itself is tangent at
+    X, so :math:`\mathcal{A}(X) = D c(X)`. This class works for any operator, by forwards and
+    adjoints; operators that can read their rows have faster ones (``_tangent``).
+
+    Parameters
+    ----------
+    A : MeasurementOperator
+    T : TangentSpace
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=40, seed=1)
+    >>> T = lt.TangentSpace(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
+    >>> D = A.tangent(T)
+    >>> D.shape
+    (40, 22)
+    >>> bool(np.allclose(D.matvec(T.here), A.forward(T.X)))
+    True
+    """
+
+    def __init__(self, A: MeasurementOperator, T: TangentSpace) -> None:
+        self.A, self.T = A, T
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Rows and columns: (m, dof)."""
+        return self.A.m, self.T.dof
+
+    def matvec(self, c: Array) -> Array:
+        """Return D c, the measurements of a tangent vector."""
+        return self.A.forward(self.T.tensor(c))
+
+    def rmatvec(self, r: Array) -> Array:
+        """Return D^* r, the coordinates of the projected adjoint."""
+        return self.T.coordinates(self.A.adjoint(r))
+
+    def rows(self) -> Iterator[tuple[slice, Array]]:
+        """D in blocks of rows, each read once.
+
+        Here all at once, by dof forwards: operators that can read rows do better.
+        """
+        xp = namespace(self.T.X.core)
+        unit = like(xp.eye(self.T.dof, dtype=self.T.X.core.dtype), self.T.X.core)
+        columns = [self.matvec(unit[k, :]) for k in range(self.T.dof)]
+        yield slice(0, self.A.m), xp.stack(columns, axis=1)
+
+    def dense(self) -> Array:
+        """Return D as an array (m, dof). Memory: m dof numbers."""
+        parts = [block for _, block in self.rows()]
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)
+
+    def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
+        """Sum D^* W D and D^* W r over blocks of rows, r = y - A(X). One pass, dof^2 numbers."""
+        xp = namespace(y)
+        here, real = self.T.here, not is_complex(self.T.X.core)
+        gram = gradient = None
+        residuals = []
+        for rows, D in self.rows():
+            r = y[rows] - xp.matmul(D, here)
+            residuals.append(r)
+            weighted = D if weights is None else weights[rows][:, None] * D
+            left, right = xp.matmul(adjoint(D), weighted), xp.matmul(adjoint(weighted), r)
+            if real and is_complex(right):  # real tensors from complex measurements
+                left, right = xp.real(left), xp.real(right)
+            gram = left if gram is None else gram + left
+            gradient = right if gradient is None else gradient + right
+        return NormalEquations(gram, gradient, xp.concat(residuals))
+
+
+# Bytes of a matrix that are made into rows of D at a time: they are read twice, from the cache
+TILE_BYTES = 1 << 21
+# Rows of D that are kept together
+CHUNK = 512
+
+
+class DenseDesign(TangentDesign):
+    """Design of a matrix in memory: coordinates of its rows, tile by tile.
+
+    Cost of D: two products of the matrix with r columns, on tiles that stay in the cache.
+    """
+
+    def rows(self) -> Iterator[tuple[slice, Array]]:
+        """D in chunks of rows."""
+        m = self.A.m
+        for start in range(0, m, CHUNK):
+            rows = slice(start, min(start + CHUNK, m))
+            yield rows, self._chunk(rows)
+
+    def _chunk(self, rows: slice) -> Array:
+        A: Any = self.A
+        height = max(1, TILE_BYTES // (8 * A.matrix.shape[1]))
+        parts = []
+        for start in range(rows.start, rows.stop, height):
+            tile = A.matrix[start : min(start + height, rows.stop), :]
+            # a row of the matrix is the conjugate of A_j, and <A_j, X> that of <X, A_j>
+            parts.append(conj(self.T.rows_coordinates(A._unvec(conj(tile)))))
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)

@@ -1,0 +1,150 @@
+"""What the Riemannian solvers share: binding to one problem, the start, the linear model at X."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Self
+
+from lowtucker._arrays import Array, conj, like, namespace, real
+from lowtucker._random import Seed, Stream, as_seed, generator
+from lowtucker.operators.design import NormalEquations
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.iht import settle_thresholding
+from lowtucker.solvers.start import adopt, as_start
+from lowtucker.tensor.decompose import hosvd
+from lowtucker.tensor.rank import attainable_rank, check_rank
+from lowtucker.tensor.tangent import TangentSpace
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Manifold", "Model", "bootstrap_start", "damped_step", "dot"]
+
+
+# Rows that settle the scale of a start: to some ten per cent, which is enough
+ROWS = 64
+
+
+class Model(NamedTuple):
+    """Linear model of measurements at X: what D sees, and what is left of y."""
+
+    T: TangentSpace
+    equations: NormalEquations
+
+    @classmethod
+    def at(cls, problem: Problem, X: TuckerTensor) -> Model:
+        """Model of a problem or a block, by one reading of its rows."""
+        T = TangentSpace(X)
+        return cls(T, problem.A.tangent(T).normal_equations(problem.y, problem.weights))
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class Manifold(Solver):
+    """Solver on the tensors of one Tucker rank; it takes one problem, not a stack.
+
+    A subclass has ``advance``, ``steps_per_epoch``, and ``_look``, which measures at X what the
+    next step needs.
+    """
+
+    _rank: Any = field(default=None, init=False, compare=False)
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+        """Settle the rank: what no tensor attains is clipped."""
+        name = type(self).__name__
+        if problem.batch_shape:
+            raise ValueError(
+                f"{name} takes one problem, got a stack of {problem.batch_shape}. Solve them one "
+                "by one, or use TIHT or StoTIHT."
+            )
+        if rank is None:
+            raise ValueError(f"{name} needs a rank: give rank=(r1, ..., rd).")
+        bound = replace(self)
+        object.__setattr__(bound, "_rank", attainable_rank(check_rank(rank, problem.shape)))
+        return bound
+
+    def select(self, trials: Sequence[int]) -> Self:
+        """Refuse: there are no stacks."""
+        raise NotImplementedError(f"{type(self).__name__} takes one problem.")
+
+    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
+        """State at the start: a given tensor, or the HOSVD of the adjoint, scaled."""
+        if isinstance(start, State):
+            state = self._look(problem, adopt(start, problem, self._rank))
+            return replace(state, passes=start.passes)
+        number, trial = as_seed(seed)
+        X = as_start(start, problem, settle_thresholding(None, self._rank, problem))
+        passes = 0.0
+        if float(X.norm()) == 0:  # there is no tangent space at zero
+            X, passes = bootstrap_start(problem, self._rank, (number, trial), 0)
+        one = namespace(X.core).ones_like(X.norm())
+        state = State(X, 0, number, (trial,), passes, one < 0, one, one)
+        return self._look(problem, state)
+
+    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+        r"""Estimate by the Gauss-Newton covariance.
+
+        .. math:: \sigma^2 \, \mathrm{tr}\,(D^* W D)^{-1} / \|X\|^2, \quad
+            \sigma^2 = \|r\|^2 / (m - dof)
+        """
+        if not isinstance(state.model, Model):
+            return None
+        T, equations = state.model
+        share = equations.residual.shape[0] / problem.m  # of the rows that the model has seen
+        spare, size = problem.equations - T.dof, float(T.X.norm())
+        if spare <= 0 or not size:
+            return None
+        xp = namespace(equations.gram)
+        values = real(xp.linalg.eigvalsh(equations.gram)) / share
+        if not float(values[0]) > 0:
+            return None
+        variance = (residual * float(problem.y_norm)) ** 2 / spare
+        return float((variance * float(xp.sum(1 / values))) ** 0.5) / size
+
+    @abstractmethod
+    def _look(self, problem: Problem, state: State) -> State:
+        """Measure at X what the next step needs."""
+
+
+def bootstrap_start(
+    problem: Problem, rank: tuple[int, ...], seed: Seed, k: int
+) -> tuple[TuckerTensor, float]:
+    r"""HOSVD of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it; and the passes.
+
+    w are the problem's weights for start 0; further starts multiply them by i.i.d. Exp(1)
+    numbers: as if the measurements had been drawn again. The scale is that which fits the
+    measurements of the first rows to y best.
+    """
+    y_plain = problem.y
+    y = y_plain if problem.weights is None else problem.weights * y_plain
+    if k:
+        draws = generator(as_seed(seed), Stream.PROBE).spawn(k)[-1]
+        y = like(draws.exponential(size=problem.m), y, real(y).dtype) * y
+    X = hosvd(problem.A.adjoint(y), rank, warn=False)
+    size = float(X.norm())
+    if not size:
+        return X, 1.0
+    # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
+    X = X * (float(problem.y_norm) / size) ** 2
+    few = min(problem.m, ROWS)
+    one_block = problem.A.restricts
+    A = problem.A.restrict(slice(0, few)) if one_block else problem.A
+    measured, y = A.forward(X)[:few], y_plain[:few]
+    weighted = measured if problem.weights is None else problem.weights[:few] * measured
+    seen = dot(weighted, measured)
+    factor = abs(dot(weighted, y)) / seen if seen > 0 else 0.0
+    return (X * factor if factor else X), 1.0 + (few / problem.m if one_block else 1.0)
+
+
+def damped_step(equations: NormalEquations, damping: float) -> Array:
+    """Solve (D^* W D + damping s I) c = D^* W r, s the mean of the diagonal."""
+    xp = namespace(equations.gram)
+    diagonal = real(xp.linalg.diagonal(equations.gram))
+    scale = damping * float(xp.mean(diagonal)) + float(xp.finfo(diagonal.dtype).smallest_normal)
+    unit = like(xp.eye(diagonal.shape[0], dtype=equations.gram.dtype), equations.gram)
+    return xp.linalg.solve(equations.gram + scale * unit, equations.gradient)
+
+
+def dot(a: Array, b: Array) -> float:
+    """Real inner product of coordinates."""
+    return float(real(namespace(a).sum(conj(a) * b)))

@@ -1,0 +1,146 @@
+"""RGN: Riemannian Gauss-Newton with Levenberg-Marquardt damping."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+from lowtucker._arrays import Array, as_integer, as_number, eps, namespace
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import State
+from lowtucker.solvers.manifold import Manifold, Model, bootstrap_start, damped_step, dot
+
+__all__ = ["RGN"]
+
+# A local minimum: after so many iterations from a start, a fall of less than so much in five
+PATIENCE, WINDOW, FALL = 12, 5, 0.03
+# Share of the squared residual below which a promised decrease is none
+NOTHING = 1e-9
+# Multiple of the rounding unit at which a residual cannot fall any more
+ROUNDING = 10
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RGN(Manifold):
+    r"""Riemannian Gauss-Newton: least squares in the tangent space, then the retraction.
+
+    With D the tangent design at :math:`X^t` and r the residual,
+
+    .. math::
+
+        \xi &= \arg\min_\xi \|r - D \xi\|^2 + \lambda s \rho \|\xi\|^2, \quad
+        s = \mathrm{tr}(D^* D) / dof, \; \rho = \min(1, \|r\| / \|y\|) \\
+        X^{t+1} &= H_r(X^t + \xi)
+
+    A step is taken where the residual falls; :math:`\lambda` follows the ratio of what fell to
+    what the model foretold. Quadratic where the residual is zero.
+
+    Parameters
+    ----------
+    damping : float
+        The first :math:`\lambda`.
+    starts : int
+        How many starts to try. A start is given up when the residual stops falling (a local
+        minimum); the next one weighs the measurements anew, at random.
+
+    Notes
+    -----
+    A step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while the rows are read.
+    Memory: :math:`dof^2` numbers. A start costs two passes and a few rows.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=36, seed=1)  # 22 degrees of freedom
+    >>> X_true = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
+    >>> lt.recover(A, A.forward(X_true), rank=(1, 2, 2), solver=RGN(starts=10)).success
+    True
+    """
+
+    damping: float = 10.0
+    starts: int = 1
+
+    judges_itself: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        as_number(self.damping, "damping", positive=True)
+        as_integer(self.starts, "starts")
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """One: a step reads all the rows."""
+        return 1
+
+    def label(self, state: State) -> str:
+        """RGN, with the number of the restart."""
+        return self.name if not state.attempt else f"{self.name} restart {state.attempt}"
+
+    def residual(self, problem: Problem, state: State) -> Array:
+        """Residual, which the model has."""
+        return state.model.equations.residual
+
+    def _look(self, problem: Problem, state: State) -> State:
+        model = Model.at(problem, state.X)
+        relative = float(problem.relative(model.equations.residual))
+        first = not state.trace
+        xp = namespace(state.damping)
+        damping = xp.full_like(state.damping, self.damping) if first else state.damping
+        trace = (relative,) if first else state.trace
+        passes = state.passes + 1
+        return replace(state, X=model.T.X, model=model, damping=damping, trace=trace, passes=passes)
+
+    def advance(self, problem: Problem, state: State) -> State:
+        """One damped Gauss-Newton step, or a new start where the last one got stuck."""
+        T, equations = state.model
+        relative, damping = state.trace[-1], float(state.damping)
+        xi = damped_step(equations, damping * min(1.0, relative))
+        if relative <= ROUNDING * eps(problem.y):  # as good as it gets
+            return replace(state, t=state.t + 1, stuck=True)
+        if _is_stuck(state.trace) or self._at_minimum(problem, state, xi):
+            return self._restart(problem, state)
+        model = Model.at(problem, T.retract(xi))
+        now = float(problem.relative(model.equations.residual))
+        scale = float(problem.y_norm) or 1.0
+        foretold = 2 * dot(xi, equations.gradient) - dot(xi, equations.gram @ xi)
+        fell = (relative**2 - now**2) * scale**2
+        better = now < relative
+        gain = fell / foretold if foretold > 0 else 0.0
+        factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
+        kept = model if better else state.model
+        return replace(
+            state,
+            X=kept.T.X,
+            t=state.t + 1,
+            model=kept,
+            damping=state.damping * factor,
+            trace=(*state.trace, now if better else relative),
+            passes=state.passes + 1,
+        )
+
+    def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
+        """Whether the step promises nothing: a least-squares solution that is not zero."""
+        promise = dot(xi, state.model.equations.gradient)
+        return promise <= NOTHING * (state.trace[-1] * float(problem.y_norm)) ** 2
+
+    def _restart(self, problem: Problem, state: State) -> State:
+        attempt = state.attempt + 1
+        ends = (*state.ends, state.trace[-1])
+        # the lowest end, found again and again, is what the measurements leave: noise, say
+        again = sum(end <= 1.01 * min(ends) for end in ends)
+        enough = 1 + math.ceil(6 * state.model.T.dof / problem.m)
+        if attempt >= self.starts or again >= enough:
+            return replace(state, t=state.t + 1, stuck=True, ends=ends)
+        seed = (state.seed, state.trials[0])
+        X, passes = bootstrap_start(problem, self._rank, seed, attempt)
+        fresh = replace(
+            state, X=X, t=state.t + 1, attempt=attempt, trace=(), ends=ends,
+            passes=state.passes + passes,
+        )  # fmt: skip
+        return self._look(problem, fresh)
+
+
+def _is_stuck(trace: tuple[float, ...]) -> bool:
+    """Whether a start has come to a local minimum."""
+    return len(trace) > PATIENCE and trace[-1] > (1 - FALL) * trace[-1 - WINDOW]

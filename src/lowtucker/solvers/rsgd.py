@@ -1,0 +1,116 @@
+"""RSGD: stochastic Riemannian descent, by line searches or by least squares on blocks."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar, Self
+
+from lowtucker._arrays import as_integer, namespace
+from lowtucker.blocks import Shuffled
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import State
+from lowtucker.solvers.manifold import Manifold, Model, damped_step, dot
+from lowtucker.tensor.rank import degrees_of_freedom
+
+__all__ = ["RSGD"]
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class RSGD(Manifold):
+    r"""Stochastic Riemannian descent: a block of rows a step, in shuffled order.
+
+    With :math:`D_b` the tangent design of the block and :math:`r_b` its residual,
+
+    .. math::
+
+        g = D_b^* r_b, \quad \xi = \frac{\|g\|^2}{\|D_b g\|^2}\, g
+        \quad \text{or, by least squares,} \quad
+        (D_b^* D_b + \lambda \rho_b^2 s I)\, \xi = D_b^* r_b, \quad
+        X^{t+1} = H_r(X^t + \xi)
+
+    where :math:`\rho_b = \|r_b\| / \|y_b\|` and s is the mean of the diagonal of
+    :math:`D_b^* D_b`. There is no step size.
+
+    Parameters
+    ----------
+    block_size : int, optional
+        b; by default about a fifth of the degrees of freedom, and 1.4 to 2.1 times as many for
+        least squares.
+    least_squares : bool
+        Solve on the block rather than search along its gradient: fewest passes, and in need of
+        measurements that are alike (Gaussian, say).
+
+    Notes
+    -----
+    A step reads its b rows once. Memory: b dof numbers, and dof^2 for least squares.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((10, 10, 10), m=600, seed=1)
+    >>> X_true = lt.random_tucker((10, 10, 10), (2, 2, 2), seed=0)
+    >>> result = lt.recover(A, A.forward(X_true), (2, 2, 2), solver=RSGD(least_squares=True))
+    >>> result.success
+    True
+    """
+
+    block_size: int | None = None
+    least_squares: bool = False
+
+    patience: ClassVar[tuple[int, float]] = (3, 0.2)
+
+    _sampler: Any = field(default=None, init=False, compare=False)
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.block_size is not None:
+            as_integer(self.block_size, "block_size")
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+        """Settle rank and blocks."""
+        bound = super().bind(problem, rank)
+        b = self.block_size
+        if b is None:
+            dof = degrees_of_freedom(problem.shape, bound._rank)
+            target = 1.4 * dof if self.least_squares else max(1.0, dof / 5)
+            b = math.ceil(problem.m / max(1, math.floor(problem.m / target)))
+        object.__setattr__(bound, "_sampler", Shuffled(b).bind(problem))
+        return bound
+
+    @property
+    def _chosen(self) -> dict[str, Any]:
+        return {} if self._sampler is None else {"block_size": self._sampler.block_size}
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """As many steps as there are blocks."""
+        return int(self._sampler.steps_per_epoch)
+
+    def _block(self, problem: Problem, state: State) -> Problem:
+        return problem.trusted_block(
+            self._sampler.draw(state.t, (state.seed, state.trials[0])).rows
+        )
+
+    def _look(self, problem: Problem, state: State) -> State:
+        block = self._block(problem, state)
+        model = Model.at(block, state.X)
+        level = block.relative(model.equations.residual)
+        passes = state.passes + block.m / problem.m
+        return replace(state, X=model.T.X, model=model, level=level, passes=passes)
+
+    def advance(self, problem: Problem, state: State) -> State:
+        """One step on the block that was looked at; then look at the next one."""
+        T, equations = state.model
+        if self.least_squares:
+            strength = min(1.0, max(0.3, 2 / self._sampler.n_blocks))
+            xi = damped_step(equations, strength * min(1.0, float(state.level)) ** 2)
+        else:
+            g = equations.gradient
+            curvature = dot(g, namespace(g).matmul(equations.gram, g))
+            xi = g * (dot(g, g) / curvature if curvature > 0 else 0.0)
+        return self._look(problem, replace(state, X=T.retract(xi), t=state.t + 1))
+
+    def settled(self, state: State, tol: float) -> bool:
+        """Whether a block that no step has seen since has a residual below the tolerance."""
+        return float(state.level) <= tol

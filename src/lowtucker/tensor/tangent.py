@@ -1,0 +1,309 @@
+"""The tangent space of the tensors of one Tucker rank: coordinates, projection, retraction."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from lowtucker._arrays import Array, adjoint, as_float_on, conj, like, namespace, size
+from lowtucker.tensor.decompose import hosvd
+from lowtucker.tensor.products import product
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.tensor.unfolding import fold, unfolded
+
+__all__ = ["Complement", "TangentSpace"]
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class Complement:
+    r"""Orthonormal basis :math:`U_\perp` of the complement of the columns of U, never formed.
+
+    With :math:`U = [U_1; U_2]`, :math:`U_1 = P H` (polar), :math:`\tilde U = -U P^*` and
+    :math:`E = [I; 0]`, the block reflector
+
+    .. math:: Q = I - (E - \tilde U)(I - \tilde U_1)^{-1} (E - \tilde U)^*
+
+    is unitary and maps E to :math:`\tilde U`; its other columns are :math:`U_\perp`. Since
+    :math:`-\tilde U_1 = P H P^*` is positive semi-definite, the inverse is that of a matrix with
+    eigenvalues between 1 and 2.
+
+    Notes
+    -----
+    Memory: n r numbers. A product with a matrix of q columns costs 4 n r q flops.
+    """
+
+    reflected: Array  # U~, shape (n, r)
+    inverse: Array  # (I - U~_1)^-1, shape (r, r)
+
+    @classmethod
+    def of(cls, U: Array) -> Complement:
+        """Complement of orthonormal columns."""
+        xp, r = namespace(U), U.shape[1]
+        W, _, Vh = xp.linalg.svd(U[:r, :], full_matrices=False)
+        reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
+        unit = like(xp.eye(r, dtype=U.dtype), U)
+        return cls(reflected, xp.linalg.inv(unit - reflected[:r, :]))
+
+    def coordinates(self, B: Array) -> Array:
+        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q)."""
+        xp, r = namespace(B), self.inverse.shape[0]
+        lower = self.reflected[r:, :]
+        across = B[..., :r, :] - xp.matmul(adjoint(self.reflected), B)
+        return B[..., r:, :] + xp.matmul(xp.matmul(lower, self.inverse), across)
+
+    def times(self, D: Array) -> Array:
+        r"""Return :math:`U_\perp D` for D of shape (n - r, q)."""
+        xp, r = namespace(D), self.inverse.shape[0]
+        small = xp.matmul(self.inverse, xp.matmul(adjoint(self.reflected[r:, :]), D))
+        top = small - xp.matmul(self.reflected[:r, :], small)
+        return xp.concat([top, D - xp.matmul(self.reflected[r:, :], small)], axis=0)
+
+
+class TangentSpace:
+    r"""Tangent space at a tensor X of Tucker rank r.
+
+    With :math:`V_k` an orthonormal basis of the row space of :math:`S_{(k)}` and
+    :math:`U_{k\perp}` one of the complement of :math:`U_k`, every tangent vector is
+
+    .. math::
+
+        B \times_1 U_1 \cdots \times_d U_d + \sum_k \mathrm{fold}_k(U_{k\perp} D_k V_k^*)
+        \times_{j \ne k} U_j
+
+    and its coordinates c = (B, D_1, ..., D_d), in one vector, are orthonormal: norms and inner
+    products of tangent vectors are those of their coordinates.
+
+    Parameters
+    ----------
+    X : TuckerTensor
+        One tensor, not a stack. Where its core has less than full rank, the missing directions
+        of :math:`V_k` are chosen: the space is then one of those that tangent vectors can span.
+
+    Attributes
+    ----------
+    X : TuckerTensor
+    dof : int
+        The dimension, :math:`\prod r_k + \sum r_k (n_k - r_k)` for a rank that is attainable.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
+    >>> T = TangentSpace(X)
+    >>> T.dof
+    22
+    >>> lt.metrics.relative_error(T.full(T.here), X.full()) < 1e-14  # X is tangent at X
+    True
+    """
+
+    def __init__(self, X: TuckerTensor) -> None:
+        if X.batch_shape:
+            raise ValueError(
+                f"X must be one tensor, got a stack of {X.batch_shape}. Try X.trial(0)."
+            )
+        self.X = X
+        self.complements = tuple(Complement.of(U) for U in X.factors)
+        self.rows = tuple(_row_space(X.core, k) for k in range(len(X.rank)))
+        arms = [(n - r, V.shape[1]) for n, r, V in zip(X.shape, X.rank, self.rows, strict=True)]
+        self.blocks: tuple[tuple[int, ...], ...] = (X.rank, *arms)
+        self.dof = sum(size(block) for block in self.blocks)
+
+    @property
+    def here(self) -> Array:
+        """Coordinates of X itself, which is tangent at X: the core, and zeros."""
+        core = self.X.core
+        xp = namespace(core)
+        flat = xp.reshape(core, (size(self.X.rank),))
+        rest = xp.zeros_like(flat[:1]) + xp.zeros((self.dof - flat.shape[0],), dtype=core.dtype)
+        return xp.concat([flat, like(rest, core)])
+
+    def coordinates(self, Z: Any) -> Array:
+        """Coordinates of the projection of tensors onto the space.
+
+        Parameters
+        ----------
+        Z : array, shape (*batch, n_1, ..., n_d), or one TuckerTensor
+
+        Returns
+        -------
+        array, shape (*batch, dof)
+
+        Notes
+        -----
+        Cost: two products with Z, of r columns each; the rest is of the size of what they leave.
+        """
+        if isinstance(Z, TuckerTensor):
+            self._check_shape((*Z.batch_shape, *Z.shape), one=True)
+            return self._coordinates_of_tucker(Z)
+        Z = as_float_on(Z, self.X.core, "Z", "X")
+        self._check_shape(tuple(Z.shape), one=False)
+        d = len(self.X.rank)
+        xp = namespace(Z)
+        if not size(Z.shape):
+            empty = xp.zeros((*Z.shape[: Z.ndim - d], self.dof), dtype=self.X.core.dtype)
+            return like(empty, self.X.core)
+        batch = Z.shape[: Z.ndim - d]
+        flat = xp.reshape(Z, (size(batch), *Z.shape[Z.ndim - d :]))
+        return xp.reshape(self.rows_coordinates(flat), (*batch, self.dof))
+
+    def _check_shape(self, given: tuple[int, ...], *, one: bool) -> None:
+        shape = self.X.shape
+        if given != shape if one else given[max(0, len(given) - len(shape)) :] != shape:
+            stacks = " One TuckerTensor, not a stack, please." if one else ""
+            raise ValueError(f"Z must have the shape of X, {shape}, got {given}.{stacks}")
+
+    def rows_coordinates(self, Z: Array) -> Array:
+        """:meth:`coordinates` of a stack with one leading axis, known to be right.
+
+        Two products read Z, and are all that is done in its size: the last arm and the
+        contraction of the last mode. The rest peels off one mode after the other from what that
+        leaves.
+        """
+        xp, t = namespace(Z), Z.shape[0]
+        arms: list[Array] = []
+        for k in range(len(self.X.rank) - 1, 1, -1):
+            arms.insert(0, self._arm(Z, k))
+            Z = product(Z, adjoint(self.X.factors[k]), k, 1)
+        if len(self.X.rank) == 1:
+            first, core = Z[:, :, None], xp.matmul(Z, conj(self.X.factors[0]))
+            arms = [xp.matmul(first, self.rows[0])]
+        else:
+            left, core = self._two_modes(Z)
+            arms = [*left, *arms]
+        pairs = zip(self.complements, arms, strict=True)
+        parts = [core, *(complement.coordinates(arm) for complement, arm in pairs)]
+        return xp.concat([xp.reshape(part, (t, -1)) for part in parts], axis=1)
+
+    def _arm(self, Z: Array, k: int) -> Array:
+        """Arm k of Z (t, n_1, ..., n_k, r_{k+1}, ..., r_d): (t, n_k, columns of V_k)."""
+        xp, t, n = namespace(Z), Z.shape[0], self.X.shape[k]
+        if k == len(self.X.rank) - 1:  # nothing to the right: V_k goes into the same product
+            return xp.matrix_transpose(xp.matmul(self._last, xp.reshape(Z, (t, -1, n))))
+        matrix = adjoint(self._left(k))
+        rest = size(self.X.rank[k + 1 :])
+        small = xp.matmul(matrix, xp.reshape(Z, (t, matrix.shape[1], n * rest)))
+        small = xp.moveaxis(xp.reshape(small, (t, matrix.shape[0], n, rest)), 2, 1)
+        return xp.matmul(xp.reshape(small, (t, n, -1)), self.rows[k])
+
+    def _two_modes(self, Z: Array) -> tuple[list[Array], Array]:
+        """Arms 1 and 2 and the core part of Z (t, n_1, n_2, r_3, ..., r_d)."""
+        xp, t = namespace(Z), Z.shape[0]
+        (n1, n2), (r1, r2) = self.X.shape[:2], self.X.rank[:2]
+        flat = xp.reshape(Z, (t * n1, -1))
+        first = xp.reshape(xp.matmul(flat, self._first), (t, n1, -1))
+        small = xp.matmul(adjoint(self.X.factors[0]), xp.reshape(Z, (t, n1, -1)))
+        small = xp.moveaxis(xp.reshape(small, (t, r1, n2, -1)), 2, 1)
+        small = xp.reshape(small, (t, n2, -1))  # (t, n_2, r_1 r_3 ... r_d)
+        core = xp.matmul(adjoint(self.X.factors[1]), small)
+        core = xp.moveaxis(xp.reshape(core, (t, r2, r1, -1)), 2, 1)
+        return [first, xp.matmul(small, self.rows[1])], core
+
+    @cached_property
+    def _first(self) -> Array:
+        """Contraction of all modes but the first from (n_2, r_3, ..., r_d), with V_1."""
+        xp = namespace(self.X.core)
+        V, U = self.rows[0], conj(self.X.factors[1])
+        split = xp.reshape(V, (U.shape[1], -1))
+        return xp.reshape(xp.matmul(U, split), (-1, V.shape[1]))
+
+    @cached_property
+    def _last(self) -> Array:
+        """Contraction of all modes but the last, with V_d: (columns of V_d, N / n_d)."""
+        k = len(self.X.rank) - 1
+        xp = namespace(self.X.core)
+        return xp.matrix_transpose(xp.matmul(conj(self._left(k)), self.rows[k]))
+
+    def _left(self, k: int) -> Array:
+        """Kronecker product of the factors before mode k: (n_1 ... n_{k-1}, r_1 ... r_{k-1})."""
+        xp = namespace(self.X.core)
+        K = self.X.factors[0]
+        for U in self.X.factors[1:k]:
+            K = xp.reshape(K[:, None, :, None] * U[None, :, None, :], (K.shape[0] * U.shape[0], -1))
+        return K
+
+    def _coordinates_of_tucker(self, Z: TuckerTensor) -> Array:
+        """Through small matrices: the tensor is not formed."""
+        xp = namespace(self.X.core)
+        inner = [xp.matmul(adjoint(U), W) for U, W in zip(self.X.factors, Z.factors, strict=True)]
+        parts = []
+        for k in (None, *range(len(inner))):
+            small = Z.core[None, ...]
+            for j, matrix in enumerate(inner):
+                small = small if j == k else product(small, matrix, j, 1)
+            if k is not None:
+                matrix = xp.matmul(unfolded(small, k, 1)[0, ...], self.rows[k])
+                small = self.complements[k].coordinates(xp.matmul(Z.factors[k], matrix))
+            parts.append(xp.reshape(small, (-1,)))
+        return xp.concat(parts)
+
+    def split(self, c: Array) -> list[Array]:
+        """Coordinates (B, D_1, ..., D_d) of a vector, each in its shape."""
+        if tuple(c.shape) != (self.dof,):
+            raise ValueError(f"c must have {self.dof} coordinates, got shape {tuple(c.shape)}.")
+        xp, parts, start = namespace(c), [], 0
+        for block in self.blocks:
+            parts.append(xp.reshape(c[start : start + size(block)], block))
+            start += size(block)
+        return parts
+
+    def tensor(self, c: Array, *, here: float = 0.0) -> TuckerTensor:
+        """Tangent vector of coordinates c, plus ``here`` times X, of rank at most 2r.
+
+        Cost: a QR of n_k x r_k for each mode, and a core of (2r)^d numbers.
+        """
+        xp = namespace(c)
+        B, *arms = self.split(c)
+        X = self.X
+        factors: list[Array] = []
+        corners: list[Array | None] = []
+        for k, D in enumerate(arms):
+            if not size(D.shape):
+                factors.append(X.factors[k])
+                corners.append(None)
+                continue
+            Q, R = xp.linalg.qr(D)  # orthonormal also where D has less than full rank
+            factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=1))
+            corners.append(xp.matmul(R, adjoint(self.rows[k])))
+        core = _placed(B + here * X.core, {}, factors)
+        for k, corner in enumerate(corners):
+            if corner is not None:
+                shape = (*X.rank[:k], corner.shape[0], *X.rank[k + 1 :])
+                core = core + _placed(fold(corner, k, shape), {k: X.rank[k]}, factors)
+        return TuckerTensor.trusted(core, factors)
+
+    def full(self, c: Array) -> Array:
+        """Tangent vector of coordinates c, as an array."""
+        return self.tensor(c).full()
+
+    def retract(self, c: Array) -> TuckerTensor:
+        r"""Return :math:`H_r(X + \xi)` for the tangent vector of coordinates c.
+
+        X plus a tangent vector has rank at most 2r, so the HOSVD is that of a core of (2r)^d
+        numbers, exactly.
+        """
+        return hosvd(self.tensor(c, here=1.0), self.X.rank, warn=False)
+
+    def __repr__(self) -> str:
+        return f"TangentSpace of dimension {self.dof} at {self.X!r}"
+
+
+def _row_space(core: Array, k: int) -> Array:
+    """Orthonormal basis of the row space of S_(k), completed where it has less than full rank."""
+    xp = namespace(core)
+    return adjoint(xp.linalg.svd(unfolded(core, k, 0), full_matrices=False)[2])
+
+
+def _placed(block: Array, offsets: dict[int, int], factors: list[Array]) -> Array:
+    """Put a block into a core of zeros, at given offsets."""
+    xp = namespace(block)
+    for mode, U in enumerate(factors):
+        before = offsets.get(mode, 0)
+        after = U.shape[1] - before - block.shape[mode]
+        shape = list(block.shape)
+        parts = []
+        for length in (before, after):
+            shape[mode] = length
+            parts.append(like(xp.zeros(tuple(shape), dtype=block.dtype), block))
+        block = xp.concat([parts[0], block, parts[1]], axis=mode)
+    return block

@@ -1,0 +1,138 @@
+"""The tangent design beyond the contract: chunks, tiles, kinds of arrays, arguments."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker.operators import design
+from lowtucker.operators.design import DenseDesign, NormalEquations, TangentDesign
+
+SHAPE, RANK, M = (4, 3, 5), (2, 2, 2), 23
+
+
+def numbers(rng, shape, dtype=float):
+    x = rng.standard_normal(shape)
+    if np.dtype(dtype).kind == "c":
+        x = x + 1j * rng.standard_normal(shape)
+    return x.astype(dtype)
+
+
+def make(rng, dtype=float, shape=SHAPE, rank=RANK, m=M):
+    A = lt.DenseOperator(numbers(rng, (m, *shape), dtype))
+    T = lt.TangentSpace(lt.random_tucker(shape, rank, seed=1, dtype=np.dtype(dtype)))
+    return A, T
+
+
+@pytest.fixture
+def small_tiles(monkeypatch):
+    """Tiles of two rows in chunks of five: neither divides m."""
+    monkeypatch.setattr(design, "CHUNK", 5)
+    monkeypatch.setattr(design, "TILE_BYTES", 8 * 60 * 2)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.usefixtures("small_tiles")
+def test_chunks_and_tiles_are_the_whole(rng, dtype):
+    A, T = make(rng, dtype)
+    D = A.tangent(T)
+    assert isinstance(D, DenseDesign)
+    slices = [rows for rows, _ in D.rows()]
+    assert slices == [slice(0, 5), slice(5, 10), slice(10, 15), slice(15, 20), slice(20, 23)]
+    whole = TangentDesign(A, T)
+    np.testing.assert_allclose(D.dense(), whole.dense(), atol=1e-12)
+    y, w = numbers(rng, M, dtype), rng.uniform(0, 2, M)
+    for weights in (None, w):
+        got, expected = D.normal_equations(y, weights), whole.normal_equations(y, weights)
+        assert isinstance(got, NormalEquations)
+        for a, b in zip(got, expected, strict=True):
+            assert a.shape == b.shape
+            np.testing.assert_allclose(a, b, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(2, 3, 100), (600, 2)])
+def test_wide_rows_are_tiled_one_by_one(rng, shape, monkeypatch):
+    monkeypatch.setattr(design, "TILE_BYTES", 8)
+    A, T = make(rng, shape=shape, rank=(2,) * len(shape), m=3)
+    np.testing.assert_allclose(A.tangent(T).dense(), TangentDesign(A, T).dense(), atol=1e-11)
+
+
+def test_more_rows_than_a_chunk(rng):
+    A, T = make(rng, shape=(3, 2, 2), rank=(1, 2, 2), m=2 * design.CHUNK + 3)
+    D = A.tangent(T)
+    assert [rows.stop - rows.start for rows, _ in D.rows()] == [design.CHUNK, design.CHUNK, 3]
+    basis = np.stack([T.full(e).reshape(-1) for e in np.eye(T.dof)], axis=1)
+    np.testing.assert_allclose(D.dense(), A.matrix @ basis, atol=1e-12)
+
+
+def test_weights_of_zero_leave_rows_out(rng):
+    A, T = make(rng)
+    y, keep = numbers(rng, M), np.arange(M) % 3 > 0
+    with_zeros = A.tangent(T).normal_equations(y, keep.astype(float))
+    without = A.restrict(keep).tangent(T).normal_equations(y[keep])
+    np.testing.assert_allclose(with_zeros.gram, without.gram, atol=1e-12)
+    np.testing.assert_allclose(with_zeros.gradient, without.gradient, atol=1e-12)
+
+
+def test_residual_is_zero_at_the_truth(rng):
+    A, T = make(rng)
+    equations = A.tangent(T).normal_equations(A.forward(T.X))
+    assert np.abs(equations.residual).max() < 1e-12
+    assert np.abs(equations.gradient).max() < 1e-11
+
+
+def test_designs_says_who_is_fast(rng):
+    A, T = make(rng)
+    assert A.designs
+    slow = lt.FunctionOperator(A.forward, A.adjoint, SHAPE, M)
+    assert not slow.designs
+    assert type(slow.tangent(T)) is TangentDesign
+    np.testing.assert_allclose(slow.tangent(T).dense(), A.tangent(T).dense(), atol=1e-12)
+
+
+def test_a_stack_and_another_shape_are_refused(rng):
+    _, T = make(rng)
+    stack = lt.gaussian(SHAPE, M, seed=0, trials=2)
+    with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a stack"):
+        stack.tangent(T)
+    with pytest.raises(ValueError, match=r"DenseOperator\.tangent expects X of shape .*4, 3, 6\)"):
+        lt.gaussian((4, 3, 6), M, seed=0).tangent(T)
+
+
+@pytest.mark.parametrize(
+    ("matrix", "tensors"),
+    [(float, float), (np.float32, np.float32), (complex, complex), (complex, float)],
+)
+def test_every_kind_of_array(kind, matrix, tensors, rng):
+    if kind.name == "jax" and (matrix, tensors) != (complex, float):
+        pytest.skip("compiling takes seconds, and the hardest pair shows what there is to see")
+    M_ = numbers(rng, (M, 60), matrix)
+    X = lt.random_tucker(SHAPE, RANK, seed=1, dtype=np.dtype(tensors))
+    y, w = numbers(rng, M, matrix), rng.uniform(0, 2, M).astype(X.core.real.dtype)
+    there = lt.TuckerTensor(kind(X.core), [kind(U) for U in X.factors])
+    A = lt.DenseOperator(kind(M_), SHAPE, dtype=there.core.dtype)
+    T = lt.TangentSpace(there)
+    D = A.tangent(T)
+    dense = D.dense()
+    assert kind.owns(dense)
+    unit = np.eye(T.dof, dtype=tensors)
+    basis = np.stack([np.asarray(T.full(kind(e))).reshape(-1) for e in unit], axis=1)
+    scale = 1e-3 if matrix is np.float32 else 1e-10
+    expected = M_ @ basis
+    np.testing.assert_allclose(np.asarray(dense), expected, rtol=0, atol=scale)
+    c = numbers(rng, T.dof, tensors)
+    np.testing.assert_allclose(np.asarray(D.matvec(kind(c))), expected @ c, rtol=0, atol=scale)
+    back = expected.conj().T @ y
+    back = back.real if np.dtype(tensors).kind != "c" else back
+    np.testing.assert_allclose(np.asarray(D.rmatvec(kind(y))), back, rtol=0, atol=scale)
+    equations = D.normal_equations(kind(y), kind(w))
+    assert all(kind.owns(part) for part in equations)
+    residual = y - M_ @ X.full().reshape(-1)
+    gram = expected.conj().T @ (w[:, None] * expected)
+    gradient = expected.conj().T @ (w * residual)
+    if np.dtype(tensors).kind != "c":
+        gram, gradient = gram.real, gradient.real
+    for got, want in zip(equations, (gram, gradient, residual), strict=True):
+        np.testing.assert_allclose(np.asarray(got), want, rtol=0, atol=10 * scale)
+        assert np.asarray(got).dtype.itemsize == want.dtype.itemsize

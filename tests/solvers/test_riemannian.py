@@ -1,0 +1,566 @@
+"""The Riemannian solvers: steps against brute force, convergence, restarts, resumption."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import warnings
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker.solvers.manifold import bootstrap_start, damped_step
+
+SHAPE, RANK = (6, 5, 6), (2, 2, 2)
+ALL = [lt.RGN(), lt.RSGD(), lt.RSGD(least_squares=True), lt.RCG()]
+FEW = ((5, 5, 6), (1, 2, 2), 28)
+
+
+def make(shape=SHAPE, rank=RANK, m=150, seed=0, noise=0.0, dtype=np.float64, weights=None):
+    A = lt.gaussian(shape, m, seed=seed, dtype=dtype)
+    X_true = lt.random_tucker(shape, rank, seed=1000 + seed, dtype=dtype)
+    y = A.forward(X_true)
+    if noise:
+        e = np.random.default_rng(seed).standard_normal(m)
+        y = y + noise * np.linalg.norm(y) / np.linalg.norm(e) * e
+    return lt.Problem(A, y, weights), X_true
+
+
+def few(seed):
+    shape, rank, m = FEW
+    return make(shape, rank, m, seed=seed)
+
+
+def brute_design(block, T):
+    """Weighted matrix and residual of the linear model, column by column: sqrt(w) D, sqrt(w) r."""
+    w = np.ones(block.m) if block.weights is None else block.weights
+    unit = np.eye(T.dof, dtype=T.X.core.dtype)
+    D = np.stack([block.A.forward(T.full(e)) for e in unit], axis=1)
+    return np.sqrt(w)[:, None] * D, np.sqrt(w) * (block.y - block.A.forward(T.X.full()))
+
+
+# Gauss-Newton
+
+
+def test_rgn_squares_its_error():
+    problem, X_true = make()
+    stop = lt.ResidualBelow(1e-13) | lt.MaxEpochs(30)
+    result = lt.solve(problem, lt.RGN(), RANK, stop=stop, X_true=X_true)
+    error = result.history["error"]
+    assert error[-1] < 1e-13
+    assert result.passes == result.epochs + 2 + 64 / 150  # the start, and its scale
+    near = [k for k in range(len(error) - 1) if 1e-7 < error[k] < 0.05]
+    assert len(near) >= 2
+    for k in near:
+        assert error[k + 1] < 5 * error[k] ** 2
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+def test_rgn_step_is_the_damped_least_squares_solution(dtype):
+    weights = np.random.default_rng(0).uniform(0, 2, 150)
+    problem, _ = make(dtype=dtype, weights=weights)
+    bound = lt.RGN(damping=0.7).bind(problem, RANK)
+    state = bound.init(problem, None, 0)
+    T = state.model.T
+    D, r = brute_design(problem, T)
+    rho = min(1.0, float(problem.relative_residual(state.X)))
+    scale = 0.7 * rho * np.linalg.norm(D) ** 2 / T.dof
+    stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
+    xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
+    expected = lt.hosvd(T.X.full() + T.full(xi), RANK).full()
+    after = bound.advance(problem, state)
+    np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
+
+
+def test_rgn_keeps_x_and_raises_the_damping_when_a_step_is_rejected():
+    """Ill-placed starts with next to no damping overshoot."""
+    rejected = accepted = 0
+    for seed in range(6):
+        problem, _ = few(seed)
+        state = next(lt.iterate(problem, lt.RGN(damping=1e-6), FEW[1]))
+        bound = lt.RGN(damping=1e-6).bind(problem, FEW[1])
+        for _ in range(10):
+            after = bound.advance(problem, state)
+            factor = float(after.damping) / float(state.damping)
+            if after.trace[-1] == state.trace[-1]:
+                rejected += 1
+                assert after.X is state.X
+                assert after.model is state.model
+                assert factor == pytest.approx(6)
+                # the same step, only shorter
+                short = damped_step(state.model.equations, float(after.damping))
+                long = damped_step(state.model.equations, float(state.damping))
+                assert np.linalg.norm(short) < np.linalg.norm(long)
+            else:
+                accepted += 1
+                assert after.trace[-1] < state.trace[-1]
+                assert min(abs(factor - f) for f in (0.2, 1.0, 3.0)) < 1e-12
+            assert after.passes == state.passes + 1
+            assert after.trace[-1] == pytest.approx(
+                float(problem.relative_residual(after.X)), rel=1e-9, abs=1e-15
+            )
+            if after.trace[-1] < 1e-8:
+                break
+            state = after
+    assert rejected >= 3
+    assert accepted >= 10
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_rgn_restarts_recover_from_few_measurements(seed):
+    problem, X_true = few(seed)
+    result = lt.solve(problem, lt.RGN(starts=40), FEW[1], X_true=X_true, seed=seed)
+    assert result.success
+    assert result.error < 1e-4
+    labels = list(dict.fromkeys(result.history["phase"].tolist()))
+    attempts = result.state.attempt
+    assert labels == ["RGN", *(f"RGN restart {k}" for k in range(1, attempts + 1))]
+    assert len(result.state.ends) == attempts
+
+
+def stubborn():
+    """A seed where the first start ends in a local minimum."""
+    for seed in range(20):
+        problem, X_true = few(seed)
+        result = lt.solve(problem, lt.RGN(starts=40), FEW[1], seed=3)
+        if result.state.attempt >= 2:
+            return problem, X_true, result
+    raise AssertionError("every problem was easy")
+
+
+def test_rgn_without_restarts_says_that_it_is_stuck():
+    problem, _, _ = stubborn()
+    result = lt.solve(problem, lt.RGN(), FEW[1], seed=3)
+    assert result.status is lt.Status.STALLED
+    assert not result.success
+    assert result.state.stuck
+    assert set(result.history["phase"].tolist()) == {"RGN"}
+
+
+def test_restarts_are_a_function_of_the_seed():
+    problem, _, first = stubborn()
+    again = lt.solve(problem, lt.RGN(starts=40), FEW[1], seed=3)
+    np.testing.assert_array_equal(again.X.core, first.X.core)
+    np.testing.assert_array_equal(again.history["residual"], first.history["residual"])
+    other = lt.solve(problem, lt.RGN(starts=40), FEW[1], seed=4)
+    assert not np.array_equal(other.history["residual"], first.history["residual"])
+    assert again.success
+    assert other.success
+
+
+def test_restarts_continue_bit_for_bit_wherever_they_were_left(tmp_path):
+    problem, _, whole = stubborn()
+    solver, rank = lt.RGN(starts=40), FEW[1]
+    attempts = whole.history["phase"].tolist()
+    borders = [k for k in range(1, len(attempts)) if attempts[k] != attempts[k - 1]][:2]
+    for left in sorted({5, *borders, *(k + 1 for k in borders)}):
+        half = lt.solve(problem, solver, rank, stop=lt.MaxEpochs(left), seed=3)
+        half.save(tmp_path / "half.npz", overwrite=True)
+        for start in (half.state, lt.load(tmp_path / "half.npz")):
+            resumed = lt.solve(problem, solver, rank, start=start, seed=77)
+            assert resumed.status is whole.status
+            assert resumed.state.trace == whole.state.trace
+            assert resumed.state.ends == whole.state.ends
+            np.testing.assert_array_equal(resumed.state.X.core, whole.state.X.core)
+            for U, V in zip(resumed.state.X.factors, whole.state.X.factors, strict=True):
+                np.testing.assert_array_equal(U, V)
+            assert resumed.history["phase"].tolist()[1:] == attempts[left + 1 :]
+
+
+def test_noise_does_not_use_up_the_starts():
+    """The lowest residual, found again, is what the measurements leave."""
+    problem, X_true = make(m=150, noise=0.02)
+    result = lt.solve(problem, lt.RGN(starts=40), RANK, X_true=X_true)
+    assert result.state.attempt < 6
+    assert result.error < 0.02
+
+
+def start(problem, rank, seed, k):
+    return bootstrap_start(problem, rank, seed, k)[0]
+
+
+def test_bootstrap_starts():
+    problem, _ = make()
+    first = start(problem, RANK, 0, 0)
+    expected = lt.hosvd(problem.A.adjoint(problem.y), RANK)
+    cosine = np.vdot(first.full(), expected.full()) / float(first.norm()) / float(expected.norm())
+    assert cosine == pytest.approx(1)
+    assert start(problem, RANK, 5, 0).full() == pytest.approx(first.full())
+    one, two = start(problem, RANK, 0, 1), start(problem, RANK, 0, 2)
+    assert not np.allclose(one.full(), two.full())
+    assert not np.allclose(one.full(), start(problem, RANK, 1, 1).full())
+    assert not np.allclose(one.full(), start(problem, RANK, (0, 1), 1).full())
+    np.testing.assert_array_equal(one.core, start(problem, RANK, 0, 1).core)
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+@pytest.mark.parametrize("k", [0, 1, 5])
+def test_start_is_scaled_to_fit_the_first_rows(weighted, k):
+    weights = np.random.default_rng(0).uniform(0, 2, 150) if weighted else None
+    problem, _ = make(weights=weights)
+    X, passes = bootstrap_start(problem, RANK, 0, k)
+    assert 1 < passes < 2
+    rows = slice(0, 64)
+    w = np.ones(150)[rows] if weights is None else weights[rows]
+    measured = problem.A.forward(X)[rows]
+    # the best multiple: the residual of those rows does not see X any more
+    assert abs(np.sum(w * (problem.y[rows] - measured) * measured)) < 1e-9 * np.sum(measured**2)
+
+
+# blocks
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighted):
+    weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
+    problem, _ = make(dtype=dtype, weights=weights)
+    bound = lt.RSGD(block_size=9).bind(problem, RANK)
+    state = bound.init(problem, None, 4)
+    for _ in range(3):
+        T = state.model.T
+        rows = bound._sampler.draw(state.t, (4, 0)).rows
+        D, r = brute_design(problem.block(rows), T)
+        g = D.conj().T @ r
+
+        def model(length, D=D, r=r, g=g):
+            return np.linalg.norm(r - length * (D @ g)) ** 2
+
+        # a parabola: its vertex from three values, refined where rounding would spoil it
+        scale = np.linalg.norm(r) / np.linalg.norm(D @ g)
+        low, mid, high = model(0.0), model(scale), model(2 * scale)
+        best = scale * (1 - (high - low) / (2 * (low - 2 * mid + high)))
+        grid = best * np.linspace(0.5, 1.5, 101)
+        assert grid[np.argmin([model(t) for t in grid])] == pytest.approx(best)
+        after = bound.advance(problem, state)
+        expected = T.retract(best * g).full()
+        np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
+        assert after.passes == pytest.approx(state.passes + after.model.equations[2].size / 150)
+        state = after
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("block_size", [50, 15])
+def test_rsgd_least_squares_is_the_dense_damped_solution(dtype, block_size):
+    weights = np.random.default_rng(0).uniform(0.1, 2, 150)
+    problem, _ = make(dtype=dtype, weights=weights)
+    bound = lt.RSGD(block_size=block_size, least_squares=True).bind(problem, RANK)
+    state = bound.init(problem, None, 4)
+    for _ in range(3):
+        T = state.model.T
+        block = problem.block(bound._sampler.draw(state.t, (4, 0)).rows)
+        D, r = brute_design(block, T)
+        rho = min(1.0, np.linalg.norm(r) / float(block.y_norm))
+        strength = min(1.0, max(0.3, 2 * block_size / 150))
+        scale = strength * rho**2 * np.linalg.norm(D) ** 2 / T.dof
+        stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
+        xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
+        after = bound.advance(problem, state)
+        np.testing.assert_allclose(after.X.full(), T.retract(xi).full(), rtol=0, atol=1e-8)
+        state = after
+
+
+def test_rsgd_blocks():
+    problem, _ = make()
+    dof = lt.degrees_of_freedom(SHAPE, RANK)
+    plain, squares = lt.RSGD().bind(problem, RANK), lt.RSGD(least_squares=True).bind(problem, RANK)
+    assert dof / 5 <= plain._sampler.block_size <= 2 * dof / 5
+    assert 1.4 * dof <= squares._sampler.block_size <= 2.1 * dof
+    assert repr(lt.RSGD(block_size=7).bind(problem, RANK)) == "RSGD(block_size=7)"
+    assert plain.steps_per_epoch == -(-150 // plain._sampler.block_size)
+    with pytest.raises(ValueError, match="block_size"):
+        lt.RSGD(block_size=0)
+    with pytest.raises(ValueError, match="block_size"):
+        lt.RSGD(block_size=151).bind(problem, RANK)
+
+
+def test_different_seeds_shuffle_the_blocks_anew():
+    problem, _ = make()
+    for solver in (lt.RSGD(), lt.RSGD(least_squares=True)):
+        runs = [
+            lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(2), seed=seed) for seed in (1, 1, 2)
+        ]
+        np.testing.assert_array_equal(runs[0].state.X.core, runs[1].state.X.core)
+        assert not np.array_equal(runs[0].state.X.core, runs[2].state.X.core)
+
+
+# conjugate gradients
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.complex128])
+@pytest.mark.parametrize("weighted", [False, True])
+def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighted):
+    weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
+    problem, _ = make(dtype=dtype, weights=weights)
+    bound = lt.RCG().bind(problem, RANK)
+    state = bound.init(problem, None, 0)
+    for k in range(4):
+        T, _, gradient, direction = state.model
+        D, r = brute_design(problem, T)
+        np.testing.assert_allclose(gradient, D.conj().T @ r / problem.m, rtol=0, atol=1e-10)
+        if k == 0:
+            np.testing.assert_array_equal(direction, gradient)
+        seen = D @ direction
+        best = np.vdot(seen, r).real / np.linalg.norm(seen) ** 2
+        assert best > 0
+        after = bound.advance(problem, state)
+        expected = T.retract(best * direction).full()
+        np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-9)
+        assert after.passes == state.passes + 2
+        # Polak-Ribiere, with what is carried over by projection
+        T_new = after.model.T
+        carried = T_new.coordinates(T.full(direction))
+        before = T_new.coordinates(T.full(gradient))
+        g = after.model.gradient
+        beta = max(0.0, np.vdot(g, g - before).real / np.linalg.norm(gradient) ** 2)
+        np.testing.assert_allclose(after.model.direction, g + beta * carried, rtol=0, atol=1e-9)
+        state = after
+
+
+def test_rcg_takes_fewer_steps_than_the_gradient_alone():
+    problem, _ = make()
+    states = lt.iterate(problem, lt.RCG(), RANK)
+    conjugate = next(s for s in itertools.islice(states, 25, 26)).model.residual
+    bound = lt.RCG().bind(problem, RANK)
+    state = bound.init(problem, None, 0)
+    for _ in range(25):
+        state = bound.advance(problem, state)
+        plain = state.model._replace(direction=state.model.gradient)
+        state = dataclasses.replace(state, model=plain)
+    assert np.linalg.norm(conjugate) < 0.3 * np.linalg.norm(state.model.residual)
+
+
+# all of them
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+@pytest.mark.parametrize(
+    ("shape", "rank", "m", "dtype"),
+    [
+        ((8, 7), (2, 2), 110, np.float64),
+        ((4, 4, 3, 4), (2, 2, 1, 2), 110, np.float64),
+        ((5, 4, 5), (2, 2, 2), 110, np.complex128),
+        ((3, 4, 2), (3, 4, 2), 60, np.float64),
+    ],
+    ids=["matrix", "order-4", "complex", "full-rank"],
+)
+def test_recovers(solver, shape, rank, m, dtype):
+    problem, X_true = make(shape, rank, m, dtype=dtype)
+    result = lt.solve(problem, solver, rank, X_true=X_true)
+    assert result.success
+    assert result.error < 1e-5
+    assert result.X.rank == rank
+    assert result.X.dtype == np.dtype(dtype)
+    lt.TuckerTensor(result.X.core, result.X.factors)  # orthonormal
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_order_1_is_least_squares(solver):
+    A = lt.gaussian((6,), 40, seed=0)
+    x = np.arange(1.0, 7.0)
+    result = lt.recover(A, A.forward(x), (1,), solver=solver)
+    assert result.success
+    np.testing.assert_allclose(result.X.full(), x, rtol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_float32(solver):
+    problem, X_true = make(dtype=np.float32)
+    stop = lt.ResidualBelow(3e-6) | lt.Stalled() | lt.MaxEpochs(200)
+    result = lt.solve(problem, solver, RANK, X_true=X_true, stop=stop)
+    assert result.success
+    assert result.X.core.dtype == np.float32
+    assert all(U.dtype == np.float32 for U in result.X.factors)
+    assert result.error < 1e-5
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_real_tensors_from_complex_measurements(solver):
+    rng = np.random.default_rng(0)
+    matrix = rng.standard_normal((60, 100)) + 1j * rng.standard_normal((60, 100))
+    A = lt.DenseOperator(matrix, (5, 4, 5), dtype=np.dtype(np.float64))
+    X_true = lt.random_tucker((5, 4, 5), (2, 2, 2), seed=1)
+    result = lt.recover(A, A.forward(X_true), (2, 2, 2), solver=solver, X_true=X_true)
+    assert result.success
+    assert result.error < 1e-5
+    assert result.X.dtype == np.float64
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_rows_of_weight_zero_do_not_matter(solver):
+    problem, X_true = make()
+    weights = np.ones(150)
+    weights[::10] = 0
+    results = []
+    for garbage in (1e6, np.nan):
+        y = np.where(weights > 0, problem.y, garbage)
+        result = lt.recover(problem.A, y, RANK, solver=solver, weights=weights, X_true=X_true)
+        assert result.success
+        assert result.error < 1e-5
+        results.append(result)
+    np.testing.assert_allclose(results[0].X.full(), results[1].X.full(), rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_a_start_near_the_truth_stays_there(solver):
+    problem, X_true = make()
+    T = lt.TangentSpace(X_true)
+    near = T.retract(1e-3 * np.random.default_rng(0).standard_normal(T.dof))
+    for start in (near, near.full()):
+        result = lt.solve(problem, solver, RANK, start=start, X_true=X_true)
+        assert result.history["error"][0] < 0.01
+        assert result.success
+    exact = lt.solve(problem, solver, RANK, start=X_true)
+    assert exact.epochs == 0
+    assert exact.residual < 1e-12
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_a_rank_that_no_tensor_has_is_clipped(solver):
+    problem, X_true = make(rank=(1, 1, 1))
+    with pytest.warns(lt.RankWarning, match=r"No tensor has Tucker rank \(1, 1, 2\)"):
+        result = lt.solve(problem, solver, (1, 1, 2), X_true=X_true)
+    assert result.X.rank == result.rank == (1, 1, 1)
+    assert result.success
+    assert result.error < 1e-5
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_stacks_are_refused(solver):
+    A = lt.gaussian((4, 4, 4), 40, seed=0, trials=3)
+    y = A.forward(lt.random_tucker((4, 4, 4), (1, 1, 1), seed=0, trials=3))
+    name = type(solver).__name__
+    message = rf"{name} takes one problem, got a stack of \(3,\)\. Solve them one by one, or use"
+    with pytest.raises(ValueError, match=message):
+        lt.recover(A, y, (1, 1, 1), solver=solver)
+    with pytest.raises(ValueError, match=f"{name} needs a rank"):
+        lt.solve(make()[0], solver)
+    with pytest.raises(NotImplementedError, match=f"{name} takes one problem"):
+        solver.select([0])
+
+
+def test_settings_are_checked():
+    with pytest.raises(ValueError, match="damping"):
+        lt.RGN(damping=0.0)
+    with pytest.raises(ValueError, match="starts"):
+        lt.RGN(starts=0)
+    with pytest.raises(TypeError, match="starts"):
+        lt.RGN(starts=1.5)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_measurements_of_zero_give_zero(solver):
+    A = lt.gaussian((4, 4, 4), 60, seed=0)
+    result = lt.recover(A, np.zeros(60), (1, 1, 1), solver=solver)
+    assert np.abs(result.X.full()).max() == 0
+    assert result.success
+    lt.TuckerTensor(result.X.core, result.X.factors)  # orthonormal
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_too_large_a_rank_does_not_break(solver):
+    """The true rank is lower: cores of less than full rank on the way."""
+    problem, X_true = make(rank=(1, 1, 1))
+    result = lt.solve(problem, solver, RANK, X_true=X_true, stop=lt.MaxEpochs(15))
+    assert result.error < 0.1
+    lt.TuckerTensor(result.X.core, result.X.factors)  # orthonormal
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_scale_does_not_matter(solver):
+    problem, X_true = make()
+    base = lt.solve(problem, solver, RANK, X_true=X_true, seed=1)
+    for scale in (1e-30, 1e30):
+        other = lt.solve(
+            lt.Problem(problem.A, scale * problem.y), solver, RANK, X_true=X_true * scale, seed=1
+        )
+        assert other.epochs == base.epochs
+        assert other.success
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_operators_without_rows_of_their_own(solver):
+    problem, _ = make((4, 4, 3), (1, 2, 2), 60)
+    A = problem.A
+    slow = lt.FunctionOperator(A.forward, A.adjoint, A.shape, A.m)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+        one = lt.recover(slow, problem.y, (1, 2, 2), solver=solver, max_epochs=3)
+    two = lt.recover(A, problem.y, (1, 2, 2), solver=solver, max_epochs=3)
+    np.testing.assert_allclose(one.X.full(), two.X.full(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_resumed_equals_uninterrupted_bit_for_bit(solver, tmp_path):
+    problem, _ = make(noise=0.01)
+    whole = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(4), seed=5)
+    for left in (1, 2):
+        half = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(left), seed=5)
+        half.save(tmp_path / f"{left}.npz")
+        for start in (half.state, half, lt.load(tmp_path / f"{left}.npz")):
+            resumed = lt.solve(
+                problem, solver, RANK, stop=lt.MaxEpochs(4 - left), start=start, seed=99
+            )
+            assert (resumed.state.t, resumed.state.passes) == (whole.state.t, whole.state.passes)
+            np.testing.assert_array_equal(resumed.state.X.core, whole.state.X.core)
+            for U, V in zip(resumed.state.X.factors, whole.state.X.factors, strict=True):
+                np.testing.assert_array_equal(U, V)
+
+
+@pytest.mark.parametrize(
+    ("name", "solver"), [("rgn", lt.RGN()), ("RSGD", lt.RSGD()), ("rcg", lt.RCG())]
+)
+def test_names(name, solver):
+    problem, _ = make()
+    named = lt.recover(problem.A, problem.y, RANK, solver=name)
+    given = lt.recover(problem.A, problem.y, RANK, solver=solver)
+    assert named.success
+    assert named.solver == given.solver
+    assert named.solver.startswith(type(solver).__name__)
+    np.testing.assert_array_equal(named.X.core, given.X.core)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    [lt.RGN(), lt.RSGD(block_size=20), lt.RSGD(block_size=40, least_squares=True), lt.RCG()],
+    ids=repr,
+)
+def test_every_kind_of_array(kind, solver):
+    if kind.name == "jax" and not isinstance(solver, lt.RGN):
+        pytest.skip("compiling takes seconds, and one solver shows what there is to see")
+    problem, _ = make((6, 5), (2, 2), 60)
+    A = lt.DenseOperator(kind(problem.A.matrix), (6, 5))
+    result = lt.recover(A, kind(problem.y), (2, 2), solver=solver, max_epochs=2)
+    assert all(kind.owns(part) for part in (result.X.core, *result.X.factors))
+    expected = lt.recover(problem.A, problem.y, (2, 2), solver=solver, max_epochs=2)
+    np.testing.assert_allclose(np.asarray(result.X.full()), expected.X.full(), rtol=0, atol=1e-9)
+
+
+# error estimate
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_error_estimate_is_near_the_error(seed):
+    problem, X_true = make((12, 12, 12), (2, 2, 2), 600, seed=seed, noise=0.02)
+    for solver in (lt.RGN(), lt.RSGD(least_squares=True)):
+        result = lt.solve(problem, solver, (2, 2, 2), X_true=X_true, stop=lt.MaxEpochs(12))
+        assert 0.5 < result.error_estimate / result.error < 2
+
+
+def test_error_estimate_is_that_of_the_gauss_newton_covariance():
+    weights = np.random.default_rng(0).uniform(0.5, 2, 150)
+    problem, _ = make(noise=0.02, weights=weights)
+    result = lt.solve(problem, lt.RGN(), RANK)
+    D, r = brute_design(problem, lt.TangentSpace(result.X))
+    dof = D.shape[1]
+    variance = np.sum(r**2) / (150 - dof)
+    expected = np.sqrt(variance * np.trace(np.linalg.inv(D.T @ D))) / float(result.X.norm())
+    assert result.error_estimate == pytest.approx(expected, rel=1e-3)
+
+
+def test_there_is_no_estimate_without_spare_measurements():
+    problem, _ = make(m=lt.degrees_of_freedom(SHAPE, RANK))
+    result = lt.solve(problem, lt.RGN(), RANK, stop=lt.MaxEpochs(3))
+    assert result.error_estimate is None
+    assert lt.solve(make()[0], lt.RCG(), RANK, stop=lt.MaxEpochs(3)).error_estimate is None
