@@ -17,6 +17,7 @@ from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solve import solve
+from lowtucker.solvers.rgn import PLENTY
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -148,10 +149,15 @@ def _leaves_noise(problem: Problem, result: Result) -> bool:
     :math:`(\sqrt{n_k} + \sqrt{N/n_k}) \|G\|_F / \sqrt N`. Measured over shapes from 5x5x6 to
     30x30x30: noise at most 1.02 times that, a rank that is too small 1.02 to 1.6 times, the
     paper's candle 1.3 and more. One pass.
+
+    Fewer than 2.8 measurements per degree of freedom cannot tell: of 600 noiseless problems with
+    1.2 to 1.6, six local minima looked like noise.
     """
     stalled = not problem.batch_shape and result.status is Status.STALLED
-    rounding = 100 * eps(problem.y)
-    if not stalled or not problem.A.designs or not rounding < result.residual <= CLEAR:
+    if not stalled or not problem.A.designs:
+        return False
+    enough = problem.equations >= PLENTY * result.degrees_of_freedom
+    if not enough or not 100 * eps(problem.y) < result.residual <= CLEAR:
         return False
     residual = problem.residual(result.X)
     weighted = residual if problem.weights is None else problem.weights * residual

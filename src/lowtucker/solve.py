@@ -16,6 +16,7 @@ from lowtucker.monitoring import Callback
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
+from lowtucker.solvers.rgn import PLENTY
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -23,8 +24,6 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["iterate", "solve"]
 
-# Blocks need so many measurements per degree of freedom; below, all rows are used at once
-ENOUGH = 2.8
 # Starts that "auto" tries when it meets local minima
 STARTS = 40
 
@@ -175,7 +174,7 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
         return [RCG(), TIHT()]
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
     last = RGN(starts=STARTS)
-    if problem.A.restricts and problem.m >= ENOUGH * dof:
+    if problem.A.restricts and problem.m >= PLENTY * dof:
         return [RSGD(least_squares=True), last]
     return [last]
 

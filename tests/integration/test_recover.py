@@ -148,6 +148,16 @@ def test_a_rank_that_is_too_small_is_not_taken_for_noise():
         assert 0.5 < right.error_estimate / true < 2
 
 
+def test_a_local_minimum_of_few_measurements_is_not_taken_for_noise():
+    """Three problems of which the first starts all end in the same local minimum."""
+    for m, k in ((26, 13), (28, 196), (36, 49)):
+        X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, k), orthonormal=False)
+        A = lt.gaussian((5, 5, 6), m, seed=(42, k))
+        result = lt.recover(A, A.forward(X), (1, 2, 2), seed=k)
+        good = lt.metrics.relative_error(result.X, X) < 1e-5
+        assert result.success == good
+
+
 @pytest.mark.parametrize("m", [28, 36, 54])
 def test_auto_needs_half_the_measurements_of_the_paper(m):
     """5x5x6, rank (1,2,2), 22 degrees of freedom: the published methods fail below m = 51."""

@@ -564,3 +564,31 @@ def test_there_is_no_estimate_without_spare_measurements():
     result = lt.solve(problem, lt.RGN(), RANK, stop=lt.MaxEpochs(3))
     assert result.error_estimate is None
     assert lt.solve(make()[0], lt.RCG(), RANK, stop=lt.MaxEpochs(3)).error_estimate is None
+
+
+@pytest.mark.parametrize("solver", ALL, ids=repr)
+def test_a_step_that_is_not_finite_ends_as_diverged_where_it_was(solver):
+    problem, _ = make()
+    bound = solver.bind(problem, RANK)
+    state = bound.init(problem, None, 0)
+    if isinstance(solver, lt.RCG):
+        broken = state.model._replace(direction=np.nan * state.model.direction)
+    else:
+        equations = state.model.equations
+        broken = state.model._replace(
+            equations=equations._replace(gradient=np.nan * equations.gradient)
+        )
+    after = bound.advance(problem, dataclasses.replace(state, model=broken))
+    assert bool(after.diverged)
+    np.testing.assert_array_equal(after.X.core, state.X.core)
+
+
+def test_measurements_that_do_not_see_all_of_the_tangent_space_are_no_error():
+    """A slice that is never measured: the normal equations are singular."""
+    shape, rank = (6, 5, 6), (2, 2, 2)
+    rows = np.random.default_rng(0).standard_normal((120, *shape))
+    rows[:, 0] = 0
+    y = np.tensordot(rows, lt.random_tucker(shape, rank, seed=1).full(), axes=3)
+    result = lt.recover(lt.DenseOperator(rows), y, rank, solver=lt.RGN(starts=3), max_epochs=60)
+    assert np.isfinite(result.X.full()).all()
+    assert np.isfinite(result.history.residual).all()

@@ -19,7 +19,7 @@ from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Manifold", "Model", "bootstrap_start", "damped_step", "dot"]
+__all__ = ["Manifold", "Model", "blown_up", "bootstrap_start", "damped_step", "dot"]
 
 
 # Rows that settle the scale of a start: to some ten per cent, which is enough
@@ -137,12 +137,23 @@ def bootstrap_start(
 
 
 def damped_step(equations: NormalEquations, damping: float) -> Array:
-    """Solve (D^* W D + damping s I) c = D^* W r, s the mean of the diagonal."""
+    """Solve (D^* W D + damping s I) c = D^* W r, s the mean of the diagonal.
+
+    The damping is kept above rounding: D may have less than full rank.
+    """
     xp = namespace(equations.gram)
     diagonal = real(xp.linalg.diagonal(equations.gram))
-    scale = damping * float(xp.mean(diagonal)) + float(xp.finfo(diagonal.dtype).smallest_normal)
+    limits = xp.finfo(diagonal.dtype)
+    scale = max(damping, 4 * float(limits.eps)) * float(xp.mean(diagonal))
     unit = like(xp.eye(diagonal.shape[0], dtype=equations.gram.dtype), equations.gram)
-    return xp.linalg.solve(equations.gram + scale * unit, equations.gradient)
+    return xp.linalg.solve(
+        equations.gram + (scale + float(limits.smallest_normal)) * unit, equations.gradient
+    )
+
+
+def blown_up(state: State) -> State:
+    """State of a run whose next step is not finite: it stays where it is."""
+    return replace(state, t=state.t + 1, diverged=namespace(state.level).ones_like(state.level) > 0)
 
 
 def dot(a: Array, b: Array) -> float:

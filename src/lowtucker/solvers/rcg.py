@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from lowtucker._arrays import Array
+from lowtucker._arrays import Array, all_finite
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, dot
+from lowtucker.solvers.manifold import Manifold, blown_up, dot
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -78,7 +78,10 @@ class RCG(Manifold):
         seen = problem.weighted_norm(problem.A.forward(old.T.tensor(old.direction)))
         curvature = float(seen) ** 2 / float(problem.count)
         length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
-        new = self._measured(problem, old.T.retract(old.direction * length))
+        step = old.direction * length
+        if not all_finite(step):
+            return blown_up(state)
+        new = self._measured(problem, old.T.retract(step))
         before = new.T.coordinates(old.T.tensor(old.gradient))
         carried = new.T.coordinates(old.T.tensor(old.direction))
         size = dot(old.gradient, old.gradient)

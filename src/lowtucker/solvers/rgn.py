@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lowtucker._arrays import Array, as_integer, as_number, eps, namespace
+from lowtucker._arrays import Array, all_finite, as_integer, as_number, eps, namespace
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, Model, bootstrap_start, damped_step, dot
+from lowtucker.solvers.manifold import Manifold, Model, blown_up, bootstrap_start, damped_step, dot
 
 __all__ = ["RGN"]
 
 # A local minimum: after so many iterations from a start, a fall of less than so much in five
 PATIENCE, WINDOW, FALL = 12, 5, 0.03
+# Measurements per degree of freedom from which on local minima are rare: below, one that is found
+# again is most often a local minimum that is found again
+PLENTY = 2.8
 # Share of the squared residual below which a promised decrease is none
 NOTHING = 1e-9
 # Multiple of the rounding unit at which a residual cannot fall any more
@@ -96,6 +98,8 @@ class RGN(Manifold):
         T, equations = state.model
         relative, damping = state.trace[-1], float(state.damping)
         xi = damped_step(equations, damping * min(1.0, relative))
+        if not all_finite(xi):
+            return blown_up(state)
         if relative <= ROUNDING * eps(problem.y):  # as good as it gets
             return replace(state, t=state.t + 1, stuck=True)
         if _is_stuck(state.trace) or self._at_minimum(problem, state, xi):
@@ -129,7 +133,7 @@ class RGN(Manifold):
         ends = (*state.ends, state.trace[-1])
         # the lowest end, found again and again, is what the measurements leave: noise, say
         again = sum(end <= 1.01 * min(ends) for end in ends)
-        enough = 1 + math.ceil(6 * state.model.T.dof / problem.m)
+        enough = 2 if problem.equations >= PLENTY * state.model.T.dof else 20
         if attempt >= self.starts or again >= enough:
             return replace(state, t=state.t + 1, stuck=True, ends=ends)
         seed = (state.seed, state.trials[0])

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from lowtucker._arrays import as_integer, namespace
+from lowtucker._arrays import all_finite, as_integer, namespace
 from lowtucker.blocks import Shuffled
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, Model, damped_step, dot
+from lowtucker.solvers.manifold import Manifold, Model, blown_up, damped_step, dot
 from lowtucker.tensor.rank import degrees_of_freedom
 
 __all__ = ["RSGD"]
@@ -109,6 +109,8 @@ class RSGD(Manifold):
             g = equations.gradient
             curvature = dot(g, namespace(g).matmul(equations.gram, g))
             xi = g * (dot(g, g) / curvature if curvature > 0 else 0.0)
+        if not all_finite(xi):
+            return blown_up(state)
         return self._look(problem, replace(state, X=T.retract(xi), t=state.t + 1))
 
     def settled(self, state: State, tol: float) -> bool:
