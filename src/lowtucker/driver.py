@@ -189,25 +189,29 @@ class Run:
         if self.stacked:  # every trial counts its own epochs
             rows["epoch"] = (np.cumsum(self.history["running"], axis=0) - 1)[self.first_row :]
         for status, mask in rule.verdicts(rows):
+            if self.solver.judges_itself and self._knows_better(status):
+                continue
             where = np.broadcast_to(mask, (self.trials,)) & (verdict == None)  # noqa: E711
             verdict[where] = status
         residual = np.atleast_2d(self.history["residual"].T)  # one row a trial
         grown = ~(residual[:, -1] <= BLOW_UP * np.maximum(1.0, residual[:, 0]))
         verdict[grown] = Status.DIVERGED
         running = verdict[self.active]
-        if self.solver.judges_itself:
-            running[0] = self._own_verdict(running[0], residual[0])
+        if self.state.stuck and running[0] is None:
+            running[0] = Status.STALLED
         running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
         return running
 
-    def _own_verdict(self, status: Status | None, residual: np.ndarray[Any, Any]) -> Status | None:
-        """Verdict on a solver that says itself when it is stuck, and finishes at a noise floor."""
-        if status is Status.NOISE_FLOOR and len(residual) > 1:
-            falls = residual[-1] < (1 - FINISHED) * residual[-2]
-            return None if falls and not self.state.stuck else status
-        if status in (None, Status.STALLED):
-            return Status.STALLED if self.state.stuck else None
-        return status
+    def _knows_better(self, status: Status) -> bool:
+        """Whether a solver that says itself when it is stuck goes on in spite of a rule.
+
+        It is not stalled before it says so, and at a noise floor it finishes the fit.
+        """
+        if status is Status.STALLED:
+            return True
+        last = self.history["residual"][-2:]
+        falling = len(last) == 2 and bool(last[1] < (1 - FINISHED) * last[0])
+        return status is Status.NOISE_FLOOR and falling and not self.state.stuck
 
     @property
     def _is_last(self) -> bool:

@@ -135,27 +135,42 @@ def test_a_rank_that_is_too_small_is_not_taken_for_noise():
     shape, m = (15, 15, 15), 900
     for seed in range(4):
         X = lt.random_tucker(shape, (3, 3, 3), seed=seed)
-        X = lt.TuckerTensor(X.core * np.array([1, 0.5, 0.2])[:, None, None], X.factors)
+        X = lt.TuckerTensor(X.core * np.array([1, 0.5, 0.1])[:, None, None], X.factors)
         A = lt.gaussian(shape, m, seed=seed)
         y = A.forward(X)
         noise = 0.03 * np.linalg.norm(y) / np.sqrt(m)
         y = y + noise * np.random.default_rng(seed).standard_normal(m)
-        right, small = lt.recover(A, y, (3, 3, 3)), lt.recover(A, y, (2, 2, 2))
+        right, small = lt.recover(A, y, (3, 3, 3)), lt.recover(A, y, (2, 3, 3))
         assert right.status is lt.Status.NOISE_FLOOR
+        assert small.residual < 0.3  # small enough for noise, were it not for its structure
         assert small.status is lt.Status.STALLED
         assert not small.success
+        # told the noise, the run ends sooner, and not before the fit is done
+        told = lt.recover(A, y, (3, 3, 3), noise_std=noise)
+        assert told.status is lt.Status.NOISE_FLOOR
+        assert told.epochs < right.epochs
+        assert told.residual < 1.0002 * right.residual
         true = lt.metrics.relative_error(right.X, X)
         assert 0.5 < right.error_estimate / true < 2
 
 
 def test_a_local_minimum_of_few_measurements_is_not_taken_for_noise():
-    """Three problems of which the first starts all end in the same local minimum."""
-    for m, k in ((26, 13), (28, 196), (36, 49)):
+    """Problems where many starts end in the same local minimum, or all in some."""
+    for m, k in ((26, 13), (26, 69), (28, 196), (36, 49)):
         X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, k), orthonormal=False)
         A = lt.gaussian((5, 5, 6), m, seed=(42, k))
-        result = lt.recover(A, A.forward(X), (1, 2, 2), seed=k)
+        result = lt.recover(A, A.forward(X), (1, 2, 2), seed=k, max_epochs=700)
         good = lt.metrics.relative_error(result.X, X) < 1e-5
         assert result.success == good
+        assert good or result.status is lt.Status.STALLED
+
+
+def test_restarts_end_with_the_epochs():
+    X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, 69), orthonormal=False)
+    A = lt.gaussian((5, 5, 6), 26, seed=(42, 69))
+    result = lt.recover(A, A.forward(X), (1, 2, 2), seed=69, max_epochs=100)
+    assert result.status is lt.Status.MAX_EPOCHS
+    assert result.epochs == 100
 
 
 @pytest.mark.parametrize("m", [28, 36, 54])

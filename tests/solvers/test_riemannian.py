@@ -592,3 +592,14 @@ def test_measurements_that_do_not_see_all_of_the_tangent_space_are_no_error():
     result = lt.recover(lt.DenseOperator(rows), y, rank, solver=lt.RGN(starts=3), max_epochs=60)
     assert np.isfinite(result.X.full()).all()
     assert np.isfinite(result.history.residual).all()
+
+
+def test_error_estimate_of_a_block_stands_for_all_the_rows():
+    problem, _ = make((8, 8, 8), (2, 2, 2), 700, noise=0.05)
+    result = lt.solve(problem, lt.RSGD(least_squares=True), (2, 2, 2), stop=lt.MaxEpochs(4))
+    T = lt.TangentSpace(result.state.X)
+    gram = problem.A.tangent(T).normal_equations(problem.y).gram
+    size = result.residual * np.linalg.norm(problem.y) / np.sqrt(700 - T.dof)
+    expected = size * np.sqrt(np.trace(np.linalg.inv(gram))) / float(T.X.norm())
+    # blocks of 1.4 degrees of freedom are worse conditioned than their union: above, not below
+    assert 0.9 < result.error_estimate / expected < 2.5
