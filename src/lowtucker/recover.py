@@ -81,7 +81,8 @@ def recover(
         Weights of the squared residuals; 0 leaves a measurement out.
     loss : "squared"
     start : TuckerTensor, array, State or Result, optional
-        Where to begin; zero by default. ``result.state`` continues that run.
+        Where to begin; by default zero (TIHT, StoTIHT), or the HOSVD of the adjoint of y (the
+        Riemannian solvers, and so "auto"). ``result.state`` continues that run.
     X_true : TuckerTensor or array, optional
         The truth, for the error column of the history. The solver never sees it.
     seed : int

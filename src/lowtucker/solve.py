@@ -90,7 +90,8 @@ def solve(
     problem : Problem
         One, or a stack of trials: then ``success``, ``status`` and ``epochs`` of the result are
         arrays, and trials that have ended are frozen while the others go on. Trial k is the
-        single run with ``seed=(seed, k)``, to rounding.
+        single run with ``seed=(seed, k)``, to rounding ("auto" takes other solvers for a single
+        problem).
     solver : Solver or name
         "auto" starts from the HOSVD of the adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
@@ -113,7 +114,7 @@ def solve(
     Notes
     -----
     The residual is measured at every epoch's end: one more reading of the rows, not counted in
-    ``passes`` and ``seconds``, unless the solver has it at hand (TIHT).
+    ``passes`` and ``seconds``, unless the solver has it at hand (TIHT, RGN, RCG).
 
     Examples
     --------

@@ -172,3 +172,10 @@ def test_installed_command_runs():
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     assert done.stdout.strip() == f"lowtucker, version {lt.__version__}"
+
+
+def test_the_command_line_knows_every_solver():
+    from lowtucker.cli.common import SOLVERS as NAMES
+    from lowtucker.solvers import SOLVERS
+
+    assert ("auto", *SOLVERS) == NAMES

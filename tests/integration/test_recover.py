@@ -171,6 +171,9 @@ def test_restarts_end_with_the_epochs():
     result = lt.recover(A, A.forward(X), (1, 2, 2), seed=69, max_epochs=100)
     assert result.status is lt.Status.MAX_EPOCHS
     assert result.epochs == 100
+    # the best tensor is of an earlier start than the last model: no estimate is better than its own
+    assert result.history.residual[-1] > 1.01 * result.residual
+    assert result.error_estimate is None
 
 
 @pytest.mark.parametrize("m", [28, 36, 54])

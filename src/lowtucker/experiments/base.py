@@ -46,10 +46,7 @@ class Experiment(ABC):
     stack: ClassVar[int] = 50  # trials computed together: what they read stays in the cache
     max_trials: ClassVar[int | None] = None
 
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """Name of its folder."""
+    name: str  # of its folder; a field of every subclass
 
     @abstractmethod
     def cells(self) -> Sequence[Any]:
@@ -87,10 +84,12 @@ class Figure(ABC):
     title: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
 
+    experiment: Any
+
     @property
-    @abstractmethod
     def experiments(self) -> tuple[Experiment, ...]:
-        """Whose cells it shows."""
+        """Whose cells it shows: one experiment's, for most."""
+        return (self.experiment,)
 
     @property
     def label(self) -> str:

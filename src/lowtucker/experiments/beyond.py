@@ -29,6 +29,7 @@ __all__ = ["Facts", "Tuned"]
 class Facts(Experiment):
     """Two facts about the paper's problems that need no recovery."""
 
+    name: str = "facts"
     shape: tuple[int, ...] = (5, 5, 6)
     rank: tuple[int, ...] = (1, 2, 2)
     m: int = 360
@@ -36,14 +37,9 @@ class Facts(Experiment):
 
     max_trials: ClassVar[int | None] = 50
 
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        return "facts"
-
     def cells(self) -> Sequence[str]:
         """One cell."""
-        return ["facts"]
+        return [self.name]
 
     def compute(self, cell: Any, first: int, count: int, seed: int) -> Columns:
         """Error of ordinary least squares in Figure 1's setting; the rank of an odd target."""
@@ -170,7 +166,7 @@ class Tuned(Figure):
     def _clip(self, results: Results) -> list[tuple[Any, ...]]:
         rows = []
         for experiment, choice in ((self.published_clip, "published"), (self.clip, "")):
-            errors = results[experiment.label]["relative_error"][0, :, -1]
+            errors = results[experiment.name]["relative_error"][0, :, -1]
             quantity = f"relative error after {experiment.epochs} epochs"
             rows += [
                 ("figure 7", name, experiment.m, mu, quantity, float(error), 0, choice)
@@ -183,7 +179,7 @@ class Tuned(Figure):
         facts = results["facts"]
         return {
             "small": float(np.median(facts["least_squares_error"])),
-            "clip": float(results[self.clip.label]["least_squares_error"][0]),
+            "clip": float(results[self.clip.name]["least_squares_error"][0]),
             "second_singular_value": float(facts["second_singular_value"].max()),
         }
 
@@ -225,7 +221,7 @@ class Tuned(Figure):
 
     def _draw_clip(self, panel: Any, table: list[dict[str, Any]], results: Results) -> None:
         for experiment in (self.published_clip, self.clip):
-            curves = results[experiment.label]["relative_error"][0]
+            curves = results[experiment.name]["relative_error"][0]
             for (name, mu), error in zip(experiment.runs, curves, strict=True):
                 for row in _chosen(table, "figure 7", name):
                     if row["mu_over_m"] == mu:

@@ -67,7 +67,7 @@ class ClipRecovery(Experiment):
     are of the order of 0.1.
     """
 
-    label: str = "clip"
+    name: str = "clip"
     clip: Clip = field(default_factory=flame)
     rank: tuple[int, ...] = (8, 8, 2)
     m: int = 30000
@@ -78,14 +78,9 @@ class ClipRecovery(Experiment):
 
     max_trials: ClassVar[int | None] = 1
 
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        return self.label
-
     def cells(self) -> Sequence[str]:
         """One cell: making A takes longer than a run."""
-        return [self.label]
+        return [self.name]
 
     def compute(self, cell: Any, first: int, count: int, seed: int) -> Columns:
         """Cost and error after every epoch and the last tensor, of each run."""
@@ -126,11 +121,6 @@ class RecoveredFrames(Figure):
     name = "fig6"
     title = "Recovered frames"
     columns = ("frame", "algorithm", "relative_error", "psnr")
-
-    @property
-    def experiments(self) -> tuple[Experiment, ...]:
-        """One experiment, for Figures 6 and 7."""
-        return (self.experiment,)
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """Error and PSNR of every frame."""
@@ -192,11 +182,6 @@ class ClipCurves(Figure):
     name = "fig7"
     title = "Cost and error on the clip"
     columns = ("algorithm", "epoch", "cost", "relative_error")
-
-    @property
-    def experiments(self) -> tuple[Experiment, ...]:
-        """One experiment, for Figures 6 and 7."""
-        return (self.experiment,)
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """Error after some epochs."""

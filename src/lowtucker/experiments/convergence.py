@@ -38,18 +38,13 @@ class Run:
 class Convergence(Experiment):
     """Fixed contiguous blocks, one drawn uniformly, with replacement; a given number of epochs."""
 
-    label: str = "convergence"
+    name: str = "convergence"
     shape: tuple[int, ...] = (5, 5, 6)
     rank: tuple[int, ...] = (1, 2, 2)
     m: int = 360
     block_sizes: tuple[int, ...] = (10, 30, 60, 90, 120, 180, 360)
     mus_over_m: tuple[float, ...] = (0.46,)
     epochs: int = 250
-
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        return self.label
 
     def cells(self) -> Sequence[Run]:
         """One cell a block size and step."""
@@ -101,11 +96,6 @@ class AgainstEpochs(Figure):
     columns = ("algorithm", "block_size", "epoch", "cost", "relative_error")
     x_axis = ("epoch", "epoch")
     unit = ": mean (median)"
-
-    @property
-    def experiments(self) -> tuple[Experiment, ...]:
-        """One experiment, for Figures 1 and 2."""
-        return (self.experiment,)
 
     def rows(self, results: Results) -> list[tuple[Any, ...]]:
         """Means over trials. One block is TIHT, bit for bit: computed once, listed as both."""

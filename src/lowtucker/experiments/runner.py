@@ -16,7 +16,7 @@ from typing import Any
 from lowtucker.experiments.base import Columns, Experiment, Results, quietly
 from lowtucker.experiments.store import Store
 
-__all__ = ["Job", "available_workers", "complete", "pending", "results", "run"]
+__all__ = ["Job", "available_workers", "pending", "results", "run"]
 
 
 @dataclass(frozen=True)
@@ -77,11 +77,6 @@ def results(experiment: Experiment, store: Store, seed: int, trials: int) -> Res
             return None
         found[cell] = columns
     return found
-
-
-def complete(experiment: Experiment, store: Store, seed: int, trials: int) -> bool:
-    """Whether nothing of an experiment is missing."""
-    return not pending([experiment], store, seed, trials)
 
 
 def available_workers() -> int:

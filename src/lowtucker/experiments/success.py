@@ -60,7 +60,7 @@ class Recoveries(Experiment):
     A trial ends when its error is at most ``tol``, or after so many epochs.
     """
 
-    label: str
+    name: str
     measurements: tuple[int, ...]
     mus_over_m: tuple[float, ...]
     blocks: int  # b = round(m / blocks)
@@ -68,11 +68,6 @@ class Recoveries(Experiment):
     tol: float
     shape: tuple[int, ...] = (5, 5, 6)
     ranks: tuple[tuple[int, ...], ...] = RANKS
-
-    @property
-    def name(self) -> str:
-        """Name of its folder."""
-        return self.label
 
     def cells(self) -> Sequence[Setting]:
         """Every rank with every m and every step."""
@@ -140,11 +135,6 @@ class _OverMeasurements(Figure):
 
     quantity: ClassVar[str]
     y_label: ClassVar[str]
-
-    @property
-    def experiments(self) -> tuple[Experiment, ...]:
-        """One experiment a figure."""
-        return (self.experiment,)
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
         """One line an algorithm and rank, one column an m."""

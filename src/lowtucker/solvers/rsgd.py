@@ -35,7 +35,7 @@ class RSGD(Manifold):
     Parameters
     ----------
     block_size : int, optional
-        b; by default about a fifth of the degrees of freedom, and 1.4 to 2.1 times as many for
+        b; by default about a fifth of the degrees of freedom, and 1.4 to 2.8 times as many for
         least squares.
     least_squares : bool
         Solve on the block rather than search along its gradient: fewest passes, and in need of
