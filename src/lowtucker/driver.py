@@ -297,18 +297,10 @@ class Run:
             m=int(np.min(self.whole.equations)),
             degrees_of_freedom=dof,
             state=self.state if len(self.state.trials) == self.trials else None,
-            error_estimate=self._error_estimate(found[0].residual),
+            error_estimate=None
+            if self.stacked
+            else self.solver.error_estimate(self.whole, self.state, found[0].residual),
         )
-
-    def _error_estimate(self, residual: float) -> float | None:
-        """Estimate for the tensor that is returned, where the last model is one of it.
-
-        After restarts the best tensor may be of an earlier start: the last one counts where it
-        came as far.
-        """
-        if self.stacked or self.history.last["residual"] > 1.01 * residual:
-            return None
-        return self.solver.error_estimate(self.whole, self.state, residual)
 
 
 def _some(X: TuckerTensor, which: Any) -> TuckerTensor:

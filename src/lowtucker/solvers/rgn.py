@@ -83,6 +83,12 @@ class RGN(Manifold):
         """Residual, which the model has."""
         return state.model.equations.residual
 
+    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+        """Estimate where the last start came as far as the best: the model is one of its X."""
+        if state.trace[-1] > 1.01 * residual:
+            return None
+        return super().error_estimate(problem, state, residual)
+
     def _look(self, problem: Problem, state: State) -> State:
         model = Model.at(problem, state.X)
         relative = float(problem.relative(model.equations.residual))
