@@ -60,6 +60,7 @@ class Run:
         self.best_X: Any = None
         self.best_residual = np.full(self.trials, np.nan)
         self.best_error = np.full(self.trials, np.nan)
+        self.guessed = False  # whether the residual of the last row is one
         self.history = History()
         self.first_row = 0  # of the phase: a new one is not stalled by what the last one did
         self.seconds = self.passes = 0.0
@@ -119,11 +120,15 @@ class Run:
 
     def _record(self) -> None:
         with np.errstate(all="ignore"):
-            residual = self.solver.residual(self.problem, self.state)
-            row = {
-                "residual": self.problem.relative(residual),
-                "cost": self.problem.cost_of(residual),
-            }
+            guess = None if self.stacked else self.solver.guess(self.state)
+            if guess is None:
+                residual = self.solver.residual(self.problem, self.state)
+                row = {
+                    "residual": self.problem.relative(residual),
+                    "cost": self.problem.cost_of(residual),
+                }
+            else:
+                row = {"residual": guess, "cost": 0.5 * (guess * self.problem.y_norm) ** 2}
             if self.X_true is not None:
                 row["error"] = relative_error(self.state.X, self._truth())
         self.recorded = self.state
@@ -138,13 +143,14 @@ class Run:
             entry["running"] = np.isin(np.arange(self.trials), self.active)
         self.history.append(entry)
         self._keep_best()
+        self.guessed = guess is not None
 
     def _keep_best(self) -> None:
         """Take over the tensors whose residual is the lowest so far."""
         row = self.history.last
         residual = np.atleast_1d(row["residual"])[self.active]
         error = np.broadcast_to(row.get("error", np.nan), (self.trials,))[self.active]
-        better = residual < self.best_residual[self.active]
+        better = (residual < self.best_residual[self.active]) | self.guessed
         if self.best_X is None or (self.active.size == self.trials and better.all()):
             self.best_X, better = self.state.X, np.full(self.active.size, True)
         elif better.any():
@@ -154,6 +160,9 @@ class Run:
 
     def _best(self, k: int) -> Found:
         """Best iterate of a trial."""
+        if self.guessed:  # nothing but the start: what was a guess is measured
+            self.best_residual[k] = float(self.problem.relative_residual(self.best_X))
+            self.guessed = False
         X = _some(self.best_X, [k]) if self.stacked else self.best_X
         return Found(X, float(self.best_residual[k]), float(self.best_error[k]))
 

@@ -98,8 +98,7 @@ def solve(
         then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 40 starts where
         it meets local minima. The history's ``phase`` says which did what. An operator without
         a tangent design of its own (functions, sparse and SciPy operators) gets
-        :class:`lowtucker.RCG`, then TIHT; a stack of trials StoTIHT with automatic steps, then
-        TIHT.
+        :class:`lowtucker.RCG`, then RGN; a stack of trials StoTIHT with automatic steps, then TIHT.
     rank : tuple of int
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; looked at every epoch.
@@ -172,7 +171,7 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
     if problem.batch_shape:  # the Riemannian solvers take one problem
         return [StoTIHT(sampler=Shuffled(default_block_size(problem, rank))), TIHT()]
     if not problem.A.designs:
-        return [RCG(), TIHT()]
+        return [RCG(), RGN(starts=STARTS)]
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
     last = RGN(starts=STARTS)
     if problem.A.restricts and problem.m >= PLENTY * dof:

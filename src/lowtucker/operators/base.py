@@ -33,7 +33,9 @@ from lowtucker.operators.arguments import (
     refuse_rows_of_trials,
 )
 from lowtucker.operators.design import TangentDesign
+from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import norm
+from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -109,7 +111,7 @@ class MeasurementOperator(ABC):
         """Whether the tangent design costs about a reading of the rows."""
         return type(self)._tangent is not MeasurementOperator._tangent
 
-    # The hooks: two required, five that make it faster
+    # The hooks: two required, six that make it faster
 
     @abstractmethod
     def _forward(self, X: Array) -> Array:
@@ -145,6 +147,10 @@ class MeasurementOperator(ABC):
     def _tangent(self, T: TangentSpace) -> TangentDesign:
         """Design of a tangent space: by forwards and adjoints unless an operator knows better."""
         return TangentDesign(self, T)
+
+    def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+        """HOSVD of A*(v), which is formed unless an operator knows better."""
+        return hosvd(self._stacked(self._adjoint, v, 1), rank, warn=False)
 
     def _row_norms(self) -> Array:
         """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each.
@@ -245,6 +251,17 @@ class MeasurementOperator(ABC):
             raise ValueError(f"{type(self).__name__}.tangent takes one operator, not a stack.")
         self._check(T.X.shape, (), self.shape, "tangent", "X")
         return self._tangent(T)
+
+    def spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+        """Truncated HOSVD of the adjoint, where the Riemannian solvers start.
+
+        Parameters
+        ----------
+        v : array, shape (*batch, m)
+        rank : tuple of int
+        """
+        rank = check_rank(rank, self.shape, warn=False)
+        return self._spectral_start(self._measurements(v, "spectral_start", "v"), rank)
 
     def row_norms(self) -> Array:
         """Frobenius norms of the sensing tensors, shape (*batch, m)."""

@@ -105,8 +105,8 @@ class TangentDesign:
         return NormalEquations(gram, gradient, xp.concat(residuals))
 
 
-# Bytes of a matrix that are made into rows of D at a time: they are read twice, from the cache
-TILE_BYTES = 1 << 21
+# Bytes of a matrix that are made into rows of D at a time: more than that is never copied
+TILE_BYTES = 1 << 24
 # Rows of D that are kept together
 CHUNK = 512
 

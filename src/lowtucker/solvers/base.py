@@ -154,6 +154,10 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
+    def guess(self, state: State) -> float | None:
+        """Relative residual of a start by a few rows, where it need not be measured on all."""
+        return None
+
     def settled(self, state: State, tol: float) -> bool:
         """Whether the residual seems to be below the tolerance: then an epoch ends early."""
         return False

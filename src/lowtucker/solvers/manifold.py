@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
 
-from lowtucker._arrays import Array, conj, like, namespace, real
+import numpy as np
+
+from lowtucker._arrays import Array, conj, like, namespace, real, to_numpy
 from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.operators.design import NormalEquations
+from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Solver, State
 from lowtucker.solvers.iht import settle_thresholding
 from lowtucker.solvers.start import adopt, as_start
-from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Manifold", "Model", "blown_up", "bootstrap_start", "damped_step", "dot"]
+__all__ = [
+    "Manifold",
+    "Model",
+    "ProductModel",
+    "blown_up",
+    "bootstrap_start",
+    "damped_step",
+    "dot",
+]
 
 
 # Rows that settle the scale of a start: to some ten per cent, which is enough
 ROWS = 64
+# Most iterations of LSMR in a step
+INNER = 200
+
+
+class Step(NamedTuple):
+    """A step in tangent coordinates, the fall of the cost it promises, and the passes it took."""
+
+    xi: Array
+    promise: float
+    passes: float
 
 
 class Model(NamedTuple):
@@ -38,13 +56,104 @@ class Model(NamedTuple):
         T = TangentSpace(X)
         return cls(T, problem.A.tangent(T).normal_equations(problem.y, problem.weights))
 
+    @property
+    def passes(self) -> float:
+        """Readings of the rows that it took."""
+        return 1.0
+
+    @property
+    def residual(self) -> Array:
+        """What is left of y."""
+        return self.equations.residual
+
+    @property
+    def gradient(self) -> Array:
+        """D^* W r."""
+        return self.equations.gradient
+
+    def step(self, damping: float, _accuracy: float) -> Step:
+        """Damped least squares, from the normal equations. No pass."""
+        xi = damped_step(self.equations, damping)
+        gram, gradient = self.equations[:2]
+        return Step(xi, 2 * dot(xi, gradient) - dot(xi, gram @ xi), 0.0)
+
+
+class ProductModel(NamedTuple):
+    """The same model by products with D alone: for more degrees of freedom than a gram can have."""
+
+    T: TangentSpace
+    design: TangentDesign
+    weights: Array | None
+    residual: Array
+    gradient: Array
+    scale: float  # s, by what the measurements see of X itself
+
+    @classmethod
+    def at(cls, problem: Problem, X: TuckerTensor) -> ProductModel:
+        """Model of a problem, by a product with D and one with its adjoint."""
+        T = TangentSpace(X)
+        design = problem.A.tangent(T)
+        seen = design.matvec(T.here)
+        residual, w = problem.y - seen, problem.weights
+        gradient = design.rmatvec(residual if w is None else w * residual)
+        scale = (float(problem.weighted_norm(seen)) / (float(X.norm()) or 1.0)) ** 2
+        return cls(T, design, w, residual, gradient, scale)
+
+    @property
+    def passes(self) -> float:
+        """Readings of the rows that it took."""
+        return 2.0
+
+    def step(self, damping: float, accuracy: float) -> Step:
+        """Damped least squares by LSMR, to a relative accuracy. Two passes an iteration.
+
+        Complex numbers are pairs of real ones to it: the inner product is its real part.
+        """
+        from scipy.sparse.linalg import LinearOperator, lsmr
+
+        root = None if self.weights is None else namespace(self.weights).sqrt(self.weights)
+        core, r = self.T.X.core, self.residual
+
+        def times(c: Any) -> Any:
+            seen = self.design.matvec(_from_reals(c, core))
+            return _as_reals(seen if root is None else root * seen)
+
+        def adjoint_times(v: Any) -> Any:
+            back = _from_reals(v, r)
+            return _as_reals(self.design.rmatvec(back if root is None else root * back))
+
+        b = _as_reals(r if root is None else root * r)
+        D = LinearOperator(
+            (b.size, _as_reals(self.gradient).size),
+            matvec=times, rmatvec=adjoint_times, dtype=b.dtype,
+        )  # fmt: skip
+        damp = (damping * self.scale) ** 0.5
+        x, _, iterations, *_ = lsmr(
+            D, b, damp, atol=accuracy, btol=accuracy, conlim=0, maxiter=INNER
+        )
+        xi = _from_reals(x, core)
+        promise = 2 * dot(xi, self.gradient) - float(np.linalg.norm(times(x))) ** 2
+        return Step(xi, promise, 2.0 * iterations + 2)
+
+
+def _as_reals(x: Array) -> Any:
+    """Vector of numbers as NumPy reals; complex ones as pairs."""
+    flat = np.ascontiguousarray(to_numpy(x))
+    return flat.view(real(flat).dtype)
+
+
+def _from_reals(x: Any, example: Array) -> Array:
+    """Go back, to numbers of the kind of an example."""
+    x = np.ascontiguousarray(x, dtype=to_numpy(real(example[:0])).dtype)
+    return like(x.view(to_numpy(example[:0]).dtype), example)
+
 
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Manifold(Solver):
     """Solver on the tensors of one Tucker rank; it takes one problem, not a stack.
 
-    A subclass has ``advance``, ``steps_per_epoch``, and ``_look``, which measures at X what the
-    next step needs.
+    A subclass has ``advance``, ``steps_per_epoch``, and ``_look`` where the next step needs what
+    is measured at X beforehand.
     """
 
     _rank: Any = field(default=None, init=False, compare=False)
@@ -74,11 +183,11 @@ class Manifold(Solver):
             return replace(state, passes=start.passes)
         number, trial = as_seed(seed)
         X = as_start(start, problem, settle_thresholding(None, self._rank, problem))
-        passes = 0.0
+        passes = level = 0.0
         if float(X.norm()) == 0:  # there is no tangent space at zero
-            X, passes = bootstrap_start(problem, self._rank, (number, trial), 0)
+            X, level, passes = bootstrap_start(problem, self._rank, (number, trial), 0)
         one = namespace(X.core).ones_like(X.norm())
-        state = State(X, 0, number, (trial,), passes, one < 0, one, one)
+        state = State(X, 0, number, (trial,), passes, one < 0, one, level * one)
         return self._look(problem, state)
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
@@ -101,15 +210,17 @@ class Manifold(Solver):
         variance = (residual * float(problem.y_norm)) ** 2 / spare
         return float((variance * float(xp.sum(1 / values))) ** 0.5) / size
 
-    @abstractmethod
     def _look(self, problem: Problem, state: State) -> State:
-        """Measure at X what the next step needs."""
+        """Measure at X what the next step needs: nothing, if it does so itself."""
+        return state
 
 
 def bootstrap_start(
     problem: Problem, rank: tuple[int, ...], seed: Seed, k: int
-) -> tuple[TuckerTensor, float]:
-    r"""HOSVD of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it; and the passes.
+) -> tuple[TuckerTensor, float, float]:
+    r"""HOSVD of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it.
+
+    Also the relative residual of these rows, and the passes.
 
     w are the problem's weights for start 0; further starts multiply them by i.i.d. Exp(1)
     numbers: as if the measurements had been drawn again. The scale is that which fits the
@@ -120,20 +231,23 @@ def bootstrap_start(
     if k:
         draws = generator(as_seed(seed), Stream.PROBE).spawn(k)[-1]
         y = like(draws.exponential(size=problem.m), y, real(y).dtype) * y
-    X = hosvd(problem.A.adjoint(y), rank, warn=False)
+    X = problem.A.spectral_start(y, rank)
     size = float(X.norm())
     if not size:
-        return X, 1.0
+        return X, 1.0, 1.0
     # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
     X = X * (float(problem.y_norm) / size) ** 2
     few = min(problem.m, ROWS)
     one_block = problem.A.restricts
     A = problem.A.restrict(slice(0, few)) if one_block else problem.A
     measured, y = A.forward(X)[:few], y_plain[:few]
-    weighted = measured if problem.weights is None else problem.weights[:few] * measured
-    seen = dot(weighted, measured)
-    factor = abs(dot(weighted, y)) / seen if seen > 0 else 0.0
-    return (X * factor if factor else X), 1.0 + (few / problem.m if one_block else 1.0)
+    w = 1.0 if problem.weights is None else problem.weights[:few]
+    seen = dot(w * measured, measured)
+    factor = (abs(dot(w * measured, y)) / seen if seen > 0 else 0.0) or 1.0
+    left = y - factor * measured
+    size = dot(w * y, y)
+    level = (dot(w * left, left) / size) ** 0.5 if size > 0 else 1.0
+    return X * factor, level, 1.0 + (few / problem.m if one_block else 1.0)
 
 
 def damped_step(equations: NormalEquations, damping: float) -> Array:

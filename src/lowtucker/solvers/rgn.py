@@ -8,7 +8,16 @@ from typing import ClassVar
 from lowtucker._arrays import Array, all_finite, as_integer, as_number, eps, namespace
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, Model, blown_up, bootstrap_start, damped_step, dot
+from lowtucker.solvers.manifold import (
+    Manifold,
+    Model,
+    ProductModel,
+    blown_up,
+    bootstrap_start,
+    dot,
+)
+from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RGN"]
 
@@ -19,6 +28,9 @@ PATIENCE, WINDOW, FALL = 12, 5, 0.03
 PLENTY = 2.8
 # Share of the squared residual below which a promised decrease is none
 NOTHING = 1e-9
+# Degrees of freedom above which products with D are the better way: a gram of 200 MB; and for
+# operators without a design of their own, where D takes a forward for each
+LARGE, FEW = 5000, 100
 # Multiple of the rounding unit at which a residual cannot fall any more
 ROUNDING = 10
 
@@ -45,11 +57,17 @@ class RGN(Manifold):
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
         minimum); the next one weighs the measurements anew, at random.
+    products : bool, optional
+        Whether to solve by products with D alone (LSMR) rather than by normal equations. By
+        default where these would be too large (more than 5000 degrees of freedom), or where the
+        operator has no fast tangent design (more than 100).
 
     Notes
     -----
-    A step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while the rows are read.
-    Memory: :math:`dof^2` numbers. A start costs two passes and a few rows.
+    By normal equations a step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while
+    the rows are read. Memory: :math:`dof^2` numbers. By products it costs two passes, and two
+    more for every iteration of LSMR. Memory: a few vectors, and what the operator's products
+    need. A start costs two passes and a few rows.
 
     Examples
     --------
@@ -62,6 +80,7 @@ class RGN(Manifold):
 
     damping: float = 10.0
     starts: int = 1
+    products: bool | None = None
 
     judges_itself: ClassVar[bool] = True
 
@@ -81,7 +100,15 @@ class RGN(Manifold):
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual, which the model has."""
-        return state.model.equations.residual
+        residual: Array = state.model.residual
+        return residual
+
+    def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
+        products = self.products
+        if products is None:
+            dof = degrees_of_freedom(problem.shape, self._rank)
+            products = dof > (LARGE if problem.A.designs else FEW)
+        return ProductModel.at(problem, X) if products else Model.at(problem, X)
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""
@@ -90,30 +117,31 @@ class RGN(Manifold):
         return super().error_estimate(problem, state, residual)
 
     def _look(self, problem: Problem, state: State) -> State:
-        model = Model.at(problem, state.X)
-        relative = float(problem.relative(model.equations.residual))
+        model = self._model(problem, state.X)
+        relative = float(problem.relative(model.residual))
         first = not state.trace
         xp = namespace(state.damping)
         damping = xp.full_like(state.damping, self.damping) if first else state.damping
         trace = (relative,) if first else state.trace
-        passes = state.passes + 1
+        passes = state.passes + model.passes
         return replace(state, X=model.T.X, model=model, damping=damping, trace=trace, passes=passes)
 
     def advance(self, problem: Problem, state: State) -> State:
         """One damped Gauss-Newton step, or a new start where the last one got stuck."""
-        T, equations = state.model
+        T = state.model.T
         relative, damping = state.trace[-1], float(state.damping)
-        xi = damped_step(equations, damping * min(1.0, relative))
+        accuracy = max(0.1 * min(1.0, relative), eps(problem.y))
+        xi, foretold, passes = state.model.step(damping * min(1.0, relative), accuracy)
+        state = replace(state, passes=state.passes + passes)
         if not all_finite(xi):
             return blown_up(state)
         if relative <= ROUNDING * eps(problem.y):  # as good as it gets
             return replace(state, t=state.t + 1, stuck=True)
         if _is_stuck(state.trace) or self._at_minimum(problem, state, xi):
             return self._restart(problem, state)
-        model = Model.at(problem, T.retract(xi))
-        now = float(problem.relative(model.equations.residual))
+        model = self._model(problem, T.retract(xi))
+        now = float(problem.relative(model.residual))
         scale = float(problem.y_norm) or 1.0
-        foretold = 2 * dot(xi, equations.gradient) - dot(xi, equations.gram @ xi)
         fell = (relative**2 - now**2) * scale**2
         better = now < relative
         gain = fell / foretold if foretold > 0 else 0.0
@@ -126,12 +154,12 @@ class RGN(Manifold):
             model=kept,
             damping=state.damping * factor,
             trace=(*state.trace, now if better else relative),
-            passes=state.passes + 1,
+            passes=state.passes + model.passes,
         )
 
     def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
         """Whether the step promises nothing: a least-squares solution that is not zero."""
-        promise = dot(xi, state.model.equations.gradient)
+        promise = dot(xi, state.model.gradient)
         return promise <= NOTHING * (state.trace[-1] * float(problem.y_norm)) ** 2
 
     def _restart(self, problem: Problem, state: State) -> State:
@@ -143,7 +171,7 @@ class RGN(Manifold):
         if attempt >= self.starts or again >= enough:
             return replace(state, t=state.t + 1, stuck=True, ends=ends)
         seed = (state.seed, state.trials[0])
-        X, passes = bootstrap_start(problem, self._rank, seed, attempt)
+        X, _, passes = bootstrap_start(problem, self._rank, seed, attempt)
         fresh = replace(
             state, X=X, t=state.t + 1, attempt=attempt, trace=(), ends=ends,
             passes=state.passes + passes,

@@ -73,7 +73,7 @@ class RSGD(Manifold):
         b = self.block_size
         if b is None:
             dof = degrees_of_freedom(problem.shape, bound._rank)
-            target = 1.4 * dof if self.least_squares else max(1.0, dof / 5)
+            target = 1.38 * dof if self.least_squares else max(1.0, dof / 5)
             b = math.ceil(problem.m / max(1, math.floor(problem.m / target)))
         object.__setattr__(bound, "_sampler", Shuffled(b).bind(problem))
         return bound
@@ -92,27 +92,35 @@ class RSGD(Manifold):
             self._sampler.draw(state.t, (state.seed, state.trials[0])).rows
         )
 
-    def _look(self, problem: Problem, state: State) -> State:
+    def advance(self, problem: Problem, state: State) -> State:
+        """One step on the next block."""
         block = self._block(problem, state)
         model = Model.at(block, state.X)
-        level = block.relative(model.equations.residual)
+        T, equations = model
+        level = block.relative(equations.residual)  # of rows that the last steps have not seen
         passes = state.passes + block.m / problem.m
-        return replace(state, X=model.T.X, model=model, level=level, passes=passes)
-
-    def advance(self, problem: Problem, state: State) -> State:
-        """One step on the block that was looked at; then look at the next one."""
-        T, equations = state.model
+        state = replace(state, model=model, level=level, passes=passes)
         if self.least_squares:
             strength = min(1.0, max(0.3, 2 / self._sampler.n_blocks))
-            xi = damped_step(equations, strength * min(1.0, float(state.level)) ** 2)
+            xi = damped_step(equations, strength * min(1.0, float(level)) ** 2)
         else:
             g = equations.gradient
             curvature = dot(g, namespace(g).matmul(equations.gram, g))
             xi = g * (dot(g, g) / curvature if curvature > 0 else 0.0)
         if not all_finite(xi):
             return blown_up(state)
-        return self._look(problem, replace(state, X=T.retract(xi), t=state.t + 1))
+        return replace(state, X=T.retract(xi), t=state.t + 1)
+
+    def guess(self, state: State) -> float | None:
+        """Residual of the rows that settled the scale of a start: one pass less."""
+        level = float(state.level)
+        return level if state.t == 0 and 0.01 < level < 1 else None
 
     def settled(self, state: State, tol: float) -> bool:
-        """Whether a block that no step has seen since has a residual below the tolerance."""
-        return float(state.level) <= tol
+        """Whether the tolerance seems to be reached.
+
+        The last block had a residual below it before its own step; or a step by least squares,
+        which about squares the residual, should have led there.
+        """
+        level = float(state.level)
+        return level <= tol or (self.least_squares and 2 * level**2 <= tol)

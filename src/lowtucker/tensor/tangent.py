@@ -6,13 +6,16 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from lowtucker._arrays import Array, adjoint, as_float_on, conj, like, namespace, size
+from lowtucker._arrays import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import fold, unfolded
 
 __all__ = ["Complement", "TangentSpace"]
+
+# Bytes of a stack that are read twice in a row: they stay in a core's own cache
+CACHE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -160,26 +163,49 @@ class TangentSpace:
         contraction of the last mode. The rest peels off one mode after the other from what that
         leaves.
         """
-        xp, t = namespace(Z), Z.shape[0]
+        xp, t, d = namespace(Z), Z.shape[0], len(self.X.rank)
         arms: list[Array] = []
-        for k in range(len(self.X.rank) - 1, 1, -1):
+        if d > 1:
+            last, Z = self._without_last(Z)
+            arms = [last]
+        for k in range(d - 2, 1, -1):
             arms.insert(0, self._arm(Z, k))
             Z = product(Z, adjoint(self.X.factors[k]), k, 1)
-        if len(self.X.rank) == 1:
-            first, core = Z[:, :, None], xp.matmul(Z, conj(self.X.factors[0]))
-            arms = [xp.matmul(first, self.rows[0])]
+        if d < 3:
+            first = xp.reshape(Z, (t, self.X.shape[0], -1))
+            left = [xp.matmul(first, self.rows[0])]
+            core = xp.matmul(adjoint(self.X.factors[0]), first)
         else:
             left, core = self._two_modes(Z)
-            arms = [*left, *arms]
+        arms = [*left, *arms]
         pairs = zip(self.complements, arms, strict=True)
         parts = [core, *(complement.coordinates(arm) for complement, arm in pairs)]
         return xp.concat([xp.reshape(part, (t, -1)) for part in parts], axis=1)
 
+    def _without_last(self, Z: Array) -> tuple[Array, Array]:
+        """Last arm of Z, and Z x_d U_d^*: both from tiles that stay in the cache."""
+        xp, t, n = namespace(Z), Z.shape[0], self.X.shape[-1]
+        left, U = self._last, conj(self.X.factors[-1])
+        if not is_numpy(Z):
+            Z = xp.reshape(Z, (t, -1, n))
+            arm, small = xp.matmul(left, Z), xp.matmul(Z, U)
+        else:
+            rest = size(self.X.shape[:-1])
+            dtype = xp.result_type(Z, U)
+            arm = xp.empty((t, left.shape[0], n), dtype=dtype)
+            small = xp.empty((t, rest, U.shape[1]), dtype=dtype)
+            height = max(1, CACHE_BYTES // (Z.dtype.itemsize * rest * n))
+            for start in range(0, t, height):
+                tile = slice(start, start + height)
+                part = Z[tile].reshape(-1, rest, n)
+                xp.matmul(part.reshape(-1, n), U, out=small[tile].reshape(-1, U.shape[1]))
+                xp.matmul(left, part, out=arm[tile])
+        small = xp.reshape(small, (t, *self.X.shape[:-1], U.shape[1]))
+        return xp.matrix_transpose(arm), small
+
     def _arm(self, Z: Array, k: int) -> Array:
         """Arm k of Z (t, n_1, ..., n_k, r_{k+1}, ..., r_d): (t, n_k, columns of V_k)."""
         xp, t, n = namespace(Z), Z.shape[0], self.X.shape[k]
-        if k == len(self.X.rank) - 1:  # nothing to the right: V_k goes into the same product
-            return xp.matrix_transpose(xp.matmul(self._last, xp.reshape(Z, (t, -1, n))))
         matrix = adjoint(self._left(k))
         rest = size(self.X.rank[k + 1 :])
         small = xp.matmul(matrix, xp.reshape(Z, (t, matrix.shape[1], n * rest)))
