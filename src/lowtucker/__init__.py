@@ -30,6 +30,7 @@ from lowtucker.operators import (
     to_scipy,
 )
 from lowtucker.problem import Problem
+from lowtucker.ranks import RankSearch
 from lowtucker.recover import recover
 from lowtucker.result import Result, load
 from lowtucker.solve import iterate, solve
@@ -90,6 +91,7 @@ __all__ = [
     "Progress",
     "ProgressBar",
     "RandomRows",
+    "RankSearch",
     "RankWarning",
     "ResidualBelow",
     "Result",

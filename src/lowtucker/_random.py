@@ -28,6 +28,7 @@ class Stream(IntEnum):
     OPERATOR = 2
     BLOCKS = 3
     PROBE = 4
+    HELD_OUT = 5
 
 
 def as_seed(seed: Any) -> tuple[int, int]:

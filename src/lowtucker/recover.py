@@ -5,35 +5,29 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import as_number, eps, is_complex, like, to_numpy
+from lowtucker._arrays import eps, is_complex, like
 from lowtucker._random import Seed
+from lowtucker.fitting import Fit, Loss
 from lowtucker.monitoring import Callback
+from lowtucker.noise import is_noise
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
+from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_rank
 from lowtucker.result import Result
-from lowtucker.solve import solve
-from lowtucker.solvers.rgn import PLENTY
 from lowtucker.status import Status
-from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
-from lowtucker.tensor.unfolding import unfold
 
 __all__ = ["recover"]
-
-# Spectral norms above so many times those of noise are structure; residuals above so much of y are
-# too large to be called noise
-STRUCTURE, CLEAR = 1.05, 0.3
 
 
 def recover(
     A: Any,
     y: Any,
-    rank: tuple[int, ...],
+    rank: tuple[int, ...] | RankSearch | Literal["auto"],
     *,
     shape: tuple[int, ...] | None = None,
     order: Order = "C",
@@ -43,7 +37,7 @@ def recover(
     max_seconds: float | None = None,
     noise_std: float | None = None,
     weights: Any = None,
-    loss: Literal["squared"] = "squared",
+    loss: Loss = "squared",
     start: Any = None,
     X_true: Any = None,
     seed: Seed = 0,
@@ -59,15 +53,17 @@ def recover(
         (a DenseOperator with leading axes) is solved as one.
     y : array, shape (m,)
         The measurements.
-    rank : tuple of int
-        Tucker rank (r_1, ..., r_d).
+    rank : tuple of int, "auto" or RankSearch
+        Tucker rank (r_1, ..., r_d); "auto" looks for it, ``RankSearch(max=(10, 10, 5))`` up to
+        a largest one.
     shape : tuple of int, optional
         Shape of the tensor; needed unless ``A`` tells.
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
     solver : str or Solver
-        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", or a solver
-        with settings such as ``StoTIHT(block_size=100, step=0.5)``.
+        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", a solver
+        with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers that
+        take over from each other.
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
@@ -79,7 +75,8 @@ def recover(
         the residual that a fit leaves of it, about :math:`\sigma \sqrt{m - dof}`.
     weights : array, shape (m,), optional
         Weights of the squared residuals; 0 leaves a measurement out.
-    loss : "squared"
+    loss : "squared" or "huber"
+        Huber's loss bears gross outliers among the measurements; ``result.weights`` shows which.
     start : TuckerTensor, array, State or Result, optional
         Where to begin; by default zero (TIHT, StoTIHT), or the HOSVD of the adjoint of y (the
         Riemannian solvers, and so "auto"). ``result.state`` continues that run.
@@ -108,7 +105,11 @@ def recover(
     An epoch of "auto" reads the rows once; while it works on blocks, once more to measure the
     residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
     size. Where ``noise_std`` is not given and the run gets stuck, a last pass looks whether what
-    is left of y has any structure: if not, it is noise, and the status says so.
+    is left of y has any structure: if not, it is noise, and the status says so. If it has, "auto"
+    fits a larger rank to seven eighths of the measurements, and says ``RANK_TOO_SMALL`` where
+    that foretells the others better.
+
+    New measurements: give the old tensor as ``start`` to a call with all of them.
 
     Examples
     --------
@@ -121,91 +122,66 @@ def recover(
     >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
     True
     """
-    _check_not_yet(rank, loss, checkpoint)
-    operator = as_operator(A, shape, order=order)
-    problem = Problem(operator, y, weights)
+    _check_not_yet(checkpoint)
+    given, search = _given_or_sought(rank)
+    problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
-    stop = _stopping(problem, rank, tol, max_epochs, max_seconds, noise_std)
-    result = solve(
-        problem,
-        solver,
-        rank,
-        stop=stop,
-        start=start,
-        X_true=X_true,
-        seed=seed,
-        callbacks=callbacks,
-    )
-    if noise_std is None and _leaves_noise(problem, result):
-        return replace(result, status=Status.NOISE_FLOOR, success=True)
+    _check_one(problem, search, loss)
+    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    if search is None:
+        result = fit(problem, given, start=start)
+    elif start is not None:
+        raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
+    else:
+        result = search_rank(problem, search, fit)
+    return _judged(problem, result, fit)
+
+
+def _judged(problem: Problem, result: Result, fit: Fit) -> Result:
+    """Result with what its residual and its singular values say of noise and of the rank."""
+    if problem.batch_shape:
+        return result
+    if result.weights is not None:
+        problem = Problem(problem.A, problem.y, result.weights)
+    if fit.noise_std is None and _leaves_noise(problem, result):
+        result = replace(result, status=Status.NOISE_FLOOR, success=True)
+    if result.status is Status.STALLED and fit.solver == "auto":
+        rank = larger_rank_fits(problem, result, replace(fit, loss="squared", callbacks=()))
+        if rank is not None:
+            note = f"Rank {rank} foretells measurements that were held out better."
+            result = replace(
+                result, status=Status.RANK_TOO_SMALL, success=False, notes=(*result.notes, note)
+            )
+    smaller = smaller_rank(result) if result.success else None
+    if smaller is not None:
+        note = f"Rank {smaller} would do: the rest of {result.rank} is smaller than the error."
+        result = replace(result, notes=(*result.notes, note))
     return result
 
 
 def _leaves_noise(problem: Problem, result: Result) -> bool:
-    r"""Whether what a run that got stuck leaves of y looks like noise, and like nothing else.
-
-    What is left of a signal shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
-    spectral norm. Noise through measurements that are alike leaves a G without structure: its
-    unfoldings have the spectral norm of Gaussian matrices,
-    :math:`(\sqrt{n_k} + \sqrt{N/n_k}) \|G\|_F / \sqrt N`. Measured over shapes from 5x5x6 to
-    30x30x30: noise at most 1.02 times that, a rank that is too small 1.02 to 1.6 times, the
-    paper's candle 1.3 and more. One pass.
-
-    Fewer than 2.8 measurements per degree of freedom cannot tell: of 600 noiseless problems with
-    1.2 to 1.6, six local minima looked like noise.
-    """
-    stalled = not problem.batch_shape and result.status is Status.STALLED
-    if not stalled or not problem.A.designs:
+    """Whether a run that got stuck above rounding error leaves noise. One pass."""
+    if result.status is not Status.STALLED or result.residual <= 100 * eps(problem.y):
         return False
-    enough = problem.equations >= PLENTY * result.degrees_of_freedom
-    if not enough or not 100 * eps(problem.y) < result.residual <= CLEAR:
-        return False
-    residual = problem.residual(result.X)
-    weighted = residual if problem.weights is None else problem.weights * residual
-    G = to_numpy(problem.A.adjoint(weighted))
-    entry = np.linalg.norm(G) / np.sqrt(G.size)
-    for k, n in enumerate(G.shape):
-        largest = np.linalg.norm(unfold(G, k), 2)
-        if not largest <= STRUCTURE * entry * (np.sqrt(n) + np.sqrt(G.size / n)):
-            return False
-    return True
+    return is_noise(problem, problem.residual(result.X), result.degrees_of_freedom)
 
 
-def _stopping(
-    problem: Problem,
-    rank: Any,
-    tol: float,
-    max_epochs: int,
-    max_seconds: float | None,
-    noise_std: float | None,
-) -> StoppingRule:
-    rule: StoppingRule = ResidualBelow(tol)
-    if noise_std is not None:
-        rule = rule | ResidualBelow(_noise_floor(problem, noise_std, rank), Status.NOISE_FLOOR)
-    rule = rule | Stalled() | MaxEpochs(max_epochs)
-    return rule if max_seconds is None else rule | MaxSeconds(max_seconds)
+def _given_or_sought(rank: Any) -> tuple[Any, RankSearch | None]:
+    """Rank that was given, or the search that was asked for."""
+    if isinstance(rank, str):
+        if rank.lower() != "auto":
+            raise ValueError(f'rank must be a tuple of integers or "auto", got {rank!r}.')
+        rank = RankSearch()
+    return (None, rank) if isinstance(rank, RankSearch) else (rank, None)
 
 
-def _noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
-    r"""Relative residual that noise of that size leaves, one number for every trial.
-
-    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or
-    take a share of :math:`\sqrt{2/(M - dof)}`; two of these are allowed for.
-    """
-    std = as_number(noise_std, "noise_std", 0.0)
-    total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
-    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
-    equations = np.asarray(problem.equations)
-    spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
-    share = spare / equations * (1 + 2 * np.sqrt(2 / spare))
-    size = to_numpy(problem.y_norm)
-    size = np.where(size > 0, size, np.inf)
-    if np.any(std * np.sqrt(total) >= size):
-        raise ValueError(
-            f"noise_std = {std:g} is as large as y itself, whose root mean square is "
-            f"{float(np.min(size / np.sqrt(total))):.3g}: zero would do. Is it in the units of y?"
-        )
-    return np.asarray(std * np.sqrt(total * share) / size)
+def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
+    """Check the loss, and that what takes one problem gets one."""
+    if loss not in get_args(Loss):
+        raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, got {loss!r}.")
+    if problem.batch_shape and (search is not None or loss != "squared"):
+        what = 'rank="auto"' if search is not None else f"loss={loss!r}"
+        raise ValueError(f"{what} takes one problem, got a stack of {problem.batch_shape}.")
 
 
 def _check_fields(problem: Problem) -> None:
@@ -218,15 +194,8 @@ def _check_fields(problem: Problem) -> None:
         )
 
 
-def _check_not_yet(rank: Any, loss: Any, checkpoint: Any) -> None:
+def _check_not_yet(checkpoint: Any) -> None:
     """Refuse, before any work, what the interface names and this version does not do."""
-    if isinstance(rank, str):
-        raise NotImplementedError(
-            f"rank={rank!r} is not there yet: give a tuple such as rank=(3, 3, 2). "
-            "lowtucker.spectra of a similar tensor shows which."
-        )
-    if loss != "squared":
-        raise NotImplementedError(f'loss must be "squared" in this version, got {loss!r}.')
     if checkpoint is not None:
         raise NotImplementedError(
             "checkpoint is not there yet: keep result.state, or result.save(path)."

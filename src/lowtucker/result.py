@@ -56,6 +56,11 @@ class Result:
         Estimate of the relative error; None where the solver gives none, as TIHT and StoTIHT.
     state : State or None
         Hand it back as ``start`` to go on. None for a stack whose trials ended at different times.
+    weights : array or None
+        Weights of the last fit, where a loss other than the squared one chose them: those near
+        zero belong to outliers.
+    notes : tuple of str
+        What else was found: a rank, and why; a rank that is larger than it need be.
     """
 
     X: TuckerTensor
@@ -73,12 +78,15 @@ class Result:
     error: Any = None
     error_estimate: float | None = None
     state: State | None = None
+    weights: Any = None
+    notes: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:
         """What the status means, and what this run suggests to try; one line a kind of ending."""
         kinds = dict.fromkeys(np.atleast_1d(self.status).tolist())
-        return "\n".join(f"{status} {self._hint(status)}".strip() for status in kinds)
+        lines = [f"{status} {self._hint(status)}".strip() for status in kinds]
+        return "\n".join([*lines, *self.notes])
 
     def _hint(self, status: Status) -> str:
         """Read the likely cause off the numbers."""
@@ -164,6 +172,8 @@ class Result:
         arrays["residual"] = np.asarray(self.residual)
         if self.error is not None:
             arrays["error"] = np.asarray(self.error)
+        if self.weights is not None:
+            arrays["weights"] = self.weights
         columns = {f"history_{name}": self.history[name] for name in self.history}
         columns.pop("history_phase")
         meta = {
@@ -229,7 +239,10 @@ class Result:
         ]
         if self.error is not None:
             lines.append(("error", _span(self.error, ".1e")))
-        return [*lines, *self._status_lines()]
+        if self.error_estimate is not None:
+            lines.append(("estimate", f"{self.error_estimate:.1e} of the error"))
+        notes = [("note", note) for note in self.notes]
+        return [*lines, *self._status_lines(), *notes]
 
     def _status_lines(self) -> list[tuple[str, str]]:
         names, counts = np.unique([s.name for s in np.atleast_1d(self.status)], return_counts=True)
@@ -244,7 +257,9 @@ class Result:
         ]
 
 
-_PLAIN = ("rank", "passes", "seconds", "solver", "m", "degrees_of_freedom", "error_estimate")
+_PLAIN = (
+    "rank", "passes", "seconds", "solver", "m", "degrees_of_freedom", "error_estimate", "notes",
+)  # fmt: skip
 _STATE_ARRAYS = ("diverged", "damping", "level")
 
 
@@ -293,7 +308,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
     success = np.array([s.success for s in statuses])
     stack = meta["stack"]
     plain = {name: meta[name] for name in _PLAIN}
-    plain["rank"] = tuple(plain["rank"])
+    plain |= {name: tuple(plain[name]) for name in ("rank", "notes")}
     residual, error = arrays["residual"], arrays.get("error")
     return Result(
         X=_tucker(arrays, ""),
@@ -304,6 +319,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         history=history,
         epochs=np.array(meta["epochs"]) if stack else meta["epochs"],
         state=_state(meta.get("state"), arrays),
+        weights=arrays.get("weights"),
         **plain,
     )
 

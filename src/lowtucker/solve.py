@@ -13,10 +13,10 @@ from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
 from lowtucker.driver import Run, bind
 from lowtucker.monitoring import Callback
+from lowtucker.noise import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
-from lowtucker.solvers.rgn import PLENTY
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -92,7 +92,7 @@ def solve(
         arrays, and trials that have ended are frozen while the others go on. Trial k is the
         single run with ``seed=(seed, k)``, to rounding ("auto" takes other solvers for a single
         problem).
-    solver : Solver or name
+    solver : Solver, name, or a list of them that take over from each other
         "auto" starts from the HOSVD of the adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
         then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 40 starts where
@@ -162,7 +162,9 @@ def solve(
 
 
 def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
-    """Solvers that take over from each other; only "auto" has more than one."""
+    """Solvers that take over from each other."""
+    if isinstance(solver, list | tuple) and solver:
+        return [as_solver(one) for one in solver]
     if not isinstance(solver, str) or solver.lower() != "auto":
         return [as_solver(solver)]
     if rank is None:
@@ -174,7 +176,7 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
         return [RCG(), RGN(starts=STARTS)]
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
     last = RGN(starts=STARTS)
-    if problem.A.restricts and problem.m >= PLENTY * dof:
+    if problem.A.restricts and problem.equations >= PLENTY * dof:
         return [RSGD(least_squares=True), last]
     return [last]
 

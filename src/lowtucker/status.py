@@ -27,6 +27,10 @@ class Status(Enum):
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."
     )
+    RANK_TOO_SMALL = (
+        "A larger rank foretells measurements that were held out clearly better. Try the rank of "
+        'the note, or rank="auto".'
+    )
     DIVERGED = (
         'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'
     )

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lowtucker._arrays import Array, all_finite, as_integer, as_number, eps, namespace
+from lowtucker.noise import PLENTY, is_noise
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import (
@@ -23,11 +24,8 @@ __all__ = ["RGN"]
 
 # A local minimum: after so many iterations from a start, a fall of less than so much in five
 PATIENCE, WINDOW, FALL = 12, 5, 0.03
-# Measurements per degree of freedom from which on local minima are rare: below, one that is found
-# again is most often a local minimum that is found again
-PLENTY = 2.8
 # Share of the squared residual below which a promised decrease is none
-NOTHING = 1e-9
+NOTHING = 1e-7
 # Degrees of freedom above which products with D are the better way: a gram of 200 MB; and for
 # operators without a design of their own, where D takes a forward for each
 LARGE, FEW = 5000, 100
@@ -165,10 +163,13 @@ class RGN(Manifold):
     def _restart(self, problem: Problem, state: State) -> State:
         attempt = state.attempt + 1
         ends = (*state.ends, state.trace[-1])
-        # the lowest end, found again and again, is what the measurements leave: noise, say
+        dof = state.model.T.dof
+        # the lowest end, found again and again, is what the measurements leave; with few of them
+        # it is most often a local minimum that is found again
         again = sum(end <= 1.01 * min(ends) for end in ends)
-        enough = 2 if problem.equations >= PLENTY * state.model.T.dof else 20
-        if attempt >= self.starts or again >= enough:
+        enough = 2 if problem.equations >= PLENTY * dof else 20
+        over = attempt >= self.starts or again >= enough
+        if over or (attempt == 1 and is_noise(problem, state.model.residual, dof)):
             return replace(state, t=state.t + 1, stuck=True, ends=ends)
         seed = (state.seed, state.trials[0])
         X, _, passes = bootstrap_start(problem, self._rank, seed, attempt)

@@ -1,0 +1,206 @@
+"""How to fit a problem: the settings of one call of ``recover``, and the loss."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+import numpy as np
+
+from lowtucker._arrays import Array, as_number, eps, like, namespace, real_dtype, to_numpy
+from lowtucker._random import Seed
+from lowtucker.metrics import relative_error
+from lowtucker.monitoring import Callback, History
+from lowtucker.problem import Problem
+from lowtucker.result import Result
+from lowtucker.solve import solve
+from lowtucker.solvers import RGN
+from lowtucker.status import Status
+from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Fit", "Loss"]
+
+Loss = Literal["squared", "huber"]
+
+# Standard deviations of normal noise in its median absolute value
+MAD = 1.4826
+# Residuals above so many standard deviations count less: 95 % efficient where all noise is normal
+KINK = 1.345
+# Residuals above so many are left out: normal noise has two in a thousand million
+OUT = 6.0
+# The first fit sees no measurement larger than so many standard deviations
+CLIP = 3.0
+# Weights are settled when a fit changes X by less than so much of the residual
+SETTLED, ROUNDS = 0.01, 30
+# Endings that leave nothing to go on with
+OVER = (Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS, Status.DIVERGED)
+
+
+@dataclass(frozen=True)
+class Fit:
+    r"""A way to fit a problem, by squares or by Huber's loss.
+
+    Huber's loss is quadratic up to :math:`c \sigma` and linear beyond, so that a gross outlier
+    pulls no more than a residual of :math:`c \sigma`. It is minimised by fits with weights
+
+    .. math:: w_j = \min(1, c \sigma / |r_j|), \quad \sigma = 1.4826\, \mathrm{median}\,|r_j|,
+        \quad c = 1.345
+
+    that are renewed after every fit; what is beyond :math:`6 \sigma` is left out altogether.
+    The first fit clips y at three standard deviations, by its median too.
+
+    Parameters
+    ----------
+    solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
+        As in :func:`lowtucker.recover`.
+    """
+
+    solver: Any
+    tol: float
+    max_epochs: int
+    max_seconds: float | None
+    noise_std: float | None
+    X_true: Any
+    seed: Seed
+    callbacks: Sequence[Callback]
+    loss: Loss
+
+    def __call__(
+        self,
+        problem: Problem,
+        rank: tuple[int, ...],
+        *,
+        start: Any = None,
+        solver: Any = None,
+        before: Result | None = None,
+        label: str = "",
+    ) -> Result:
+        """Fit; epochs, time and history go on from what was done ``before``."""
+        solver = self.solver if solver is None else solver
+        if self.loss == "squared":
+            return self._squares(problem, rank, start, solver, before, label)
+        result = self._squares(_clipped(problem), rank, start, solver, before, label)
+        again = RGN() if solver is self.solver == "auto" or isinstance(solver, list) else solver
+        for k in range(1, ROUNDS + 1):
+            X, weights = result.X, _huber_weights(problem, result.X)
+            fresh = Problem(problem.A, problem.y, weights)
+            result = self._squares(fresh, rank, X, again, result, f"{label} huber {k}".strip())
+            result = replace(result, weights=weights)
+            change = float(relative_error(result.X, X)) if float(X.norm()) else 0.0
+            if result.status in OVER or change <= max(self.tol, SETTLED * result.residual):
+                break
+        return result
+
+    def _squares(
+        self,
+        problem: Problem,
+        rank: tuple[int, ...],
+        start: Any,
+        solver: Any,
+        before: Result | None,
+        label: str,
+    ) -> Result:
+        result = solve(
+            problem,
+            solver,
+            rank,
+            stop=self._stop(problem, rank, before),
+            start=start,
+            X_true=self.X_true,
+            seed=self.seed,
+            callbacks=self.callbacks,
+        )
+        return _joined(before, result, label)
+
+    def score(self, problem: Problem, X: TuckerTensor) -> float:
+        """Relative residual of measurements that no fit has seen; outliers left out by Huber."""
+        if self.loss == "squared":
+            return float(problem.relative_residual(X))
+        return _spread(problem, problem.residual(X)) / (_spread(problem, problem.y) or 1.0)
+
+    def _stop(self, problem: Problem, rank: Any, before: Result | None) -> StoppingRule:
+        rule: StoppingRule = ResidualBelow(self.tol)
+        if self.noise_std is not None:
+            floor = _noise_floor(problem, self.noise_std, rank)
+            rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
+        epochs, seconds = self.max_epochs, self.max_seconds
+        if before is not None:
+            epochs = max(1, epochs - before.epochs)
+            seconds = None if seconds is None else max(1e-9, seconds - before.seconds)
+        rule = rule | Stalled() | MaxEpochs(epochs)
+        return rule if seconds is None else rule | MaxSeconds(seconds)
+
+
+def _joined(before: Result | None, after: Result, label: str) -> Result:
+    """Result of a fit, with the history of what was done before it."""
+    rows = dict(after.history)
+    if label:
+        rows["phase"] = np.array([f"{label} {phase}" for phase in rows["phase"]])
+    if before is None:
+        return after if not label else replace(after, history=History.of(rows))
+    first = before.history
+    rows["epoch"] = rows["epoch"] + first.rows
+    for name in ("passes", "seconds"):
+        rows[name] = rows[name] + first.last[name]
+    history = History.of({name: [*first[name], *rows[name]] for name in first})
+    return replace(
+        after,
+        history=history,
+        epochs=history.rows - 1,
+        passes=float(history.last["passes"]),
+        seconds=before.seconds + after.seconds,
+    )
+
+
+def _clipped(problem: Problem) -> Problem:
+    """Problem without measurements that stick out."""
+    xp, y = namespace(problem.y), problem.y
+    largest = CLIP * _spread(problem, y)
+    size = xp.abs(y)
+    factor = largest / xp.where(size > largest, size, xp.full_like(size, largest))
+    return Problem(problem.A, y * factor, problem.weights) if largest else problem
+
+
+def _spread(problem: Problem, residual: Array) -> float:
+    """Standard deviation by the median, of the measurements that count."""
+    size = np.abs(to_numpy(residual))
+    if problem.weights is not None:
+        size = size[to_numpy(problem.weights) > 0]
+    return MAD * float(np.median(size)) if size.size else 0.0
+
+
+def _huber_weights(problem: Problem, X: TuckerTensor) -> Array:
+    """Weights of the next fit, times those that were given."""
+    residual = problem.residual(X)
+    size = np.abs(to_numpy(residual))
+    # a fit to rounding has no spread: what is larger than rounding is then an outlier
+    sigma = max(_spread(problem, residual), 10 * eps(problem.y) * _spread(problem, problem.y))
+    weights = np.minimum(1.0, KINK * sigma / np.maximum(size, np.finfo(size.dtype).tiny))
+    weights[size > OUT * sigma] = 0
+    made = like(weights, problem.y, real_dtype(problem.y))
+    return made if problem.weights is None else made * problem.weights
+
+
+def _noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
+    r"""Relative residual that noise of that size leaves, one number for every trial.
+
+    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or
+    take a share of :math:`\sqrt{2/(M - dof)}`; two of these are allowed for.
+    """
+    std = as_number(noise_std, "noise_std", 0.0)
+    total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
+    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
+    equations = np.asarray(problem.equations)
+    spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
+    share = spare / equations * (1 + 2 * np.sqrt(2 / spare))
+    size = to_numpy(problem.y_norm)
+    size = np.where(size > 0, size, np.inf)
+    if np.any(std * np.sqrt(total) >= size):
+        raise ValueError(
+            f"noise_std = {std:g} is as large as y itself, whose root mean square is "
+            f"{float(np.min(size / np.sqrt(total))):.3g}: zero would do. Is it in the units of y?"
+        )
+    return np.asarray(std * np.sqrt(total * share) / size)

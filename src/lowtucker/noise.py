@@ -1,0 +1,43 @@
+"""Whether what a fit leaves of y is noise."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from lowtucker._arrays import Array, to_numpy
+from lowtucker.problem import Problem
+from lowtucker.tensor.unfolding import unfold
+
+__all__ = ["PLENTY", "is_noise"]
+
+# Measurements per degree of freedom from which on local minima are rare, and noise can be told
+PLENTY = 2.8
+# Spectral norms above so many times those of noise are structure; residuals above so much of y are
+# too large to be called noise
+STRUCTURE, CLEAR = 1.05, 0.3
+
+
+def is_noise(problem: Problem, residual: Array, dof: int) -> bool:
+    r"""Whether a residual, of a fit of so many degrees of freedom, has no structure.
+
+    What is left of a signal shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
+    spectral norm. Noise through measurements that are alike leaves a G without structure: its
+    unfoldings have the spectral norm of Gaussian matrices,
+    :math:`(\sqrt{n_k} + \sqrt{N/n_k}) \|G\|_F / \sqrt N`. Measured over shapes from 5x5x6 to
+    30x30x30: noise at most 1.02 times that, a rank that is too small 1.02 to 1.6 times, the
+    paper's candle 1.3 and more. One pass.
+
+    Fewer than 2.8 measurements per degree of freedom cannot tell: of 600 noiseless problems with
+    1.2 to 1.6, six local minima looked like noise.
+    """
+    share = float(problem.relative(residual))
+    if not (problem.A.designs and problem.equations >= PLENTY * dof and share <= CLEAR):
+        return False
+    weighted = residual if problem.weights is None else problem.weights * residual
+    G = to_numpy(problem.A.adjoint(weighted))
+    entry = np.linalg.norm(G) / np.sqrt(G.size)
+    for k, n in enumerate(G.shape):
+        largest = np.linalg.norm(unfold(G, k), 2)
+        if not largest <= STRUCTURE * entry * (np.sqrt(n) + np.sqrt(G.size / n)):
+            return False
+    return True
