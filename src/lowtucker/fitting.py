@@ -31,7 +31,7 @@ MAD = 1.4826
 KINK = 1.345
 # Residuals above so many are left out: normal noise has two in a thousand million
 OUT = 6.0
-# The first fit sees no measurement larger than so many standard deviations
+# The first fit, and what is held out, see no measurement larger than so many standard deviations
 CLIP = 3.0
 # Weights are settled when a fit changes X by less than so much of the residual
 SETTLED, ROUNDS = 0.01, 30
@@ -115,11 +115,16 @@ class Fit:
         )
         return _joined(before, result, label)
 
-    def score(self, problem: Problem, X: TuckerTensor) -> float:
-        """Relative residual of measurements that no fit has seen; outliers left out by Huber."""
-        if self.loss == "squared":
-            return float(problem.relative_residual(X))
-        return _spread(problem, problem.residual(X)) / (_spread(problem, problem.y) or 1.0)
+    def losses(self, problem: Problem, residual: Array) -> np.ndarray[Any, Any]:
+        """Squares of the residuals that count; not more than nine variances of one, by Huber."""
+        squares: np.ndarray[Any, Any] = np.abs(to_numpy(residual)) ** 2
+        if self.loss == "huber":
+            squares = np.minimum(squares, (CLIP * _spread(problem, residual)) ** 2)
+        if problem.weights is None:
+            return squares
+        weights = to_numpy(problem.weights)
+        counting: np.ndarray[Any, Any] = (weights * squares)[weights > 0]
+        return counting
 
     def _stop(self, problem: Problem, rank: Any, before: Result | None) -> StoppingRule:
         rule: StoppingRule = ResidualBelow(self.tol)

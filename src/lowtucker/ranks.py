@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -23,11 +24,13 @@ __all__ = ["RankSearch", "larger_rank_fits", "search_rank", "smaller_rank"]
 # Share of the measurements that is held out
 SHARE = 1 / 8
 # Measurements per degree of freedom of the largest rank that is tried
-MARGIN = 1.5
+MARGIN = 1.3
 # Starts of a fit on the way, where measurements are few
 STARTS = 5
-# A larger rank must lower the held-out residual by so much; a smaller one may raise it by so much
-BETTER, EQUAL = 0.02, 0.01
+# A larger rank must lower the held-out residual by so much
+BETTER = 0.02
+# Held-out residuals above this tell little: the search goes on to the largest rank
+POOR = 0.5
 # A rank is too small when a larger one lowers the held-out residual by so much
 CLEARLY = 0.1
 
@@ -69,33 +72,87 @@ class RankSearch:
             raise type(error)(f"RankSearch(max={self.max!r}): {error}") from None
 
 
-def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> Result:
-    """Find the rank by held-out measurements, and fit it to all."""
+def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result, bool]:
+    """Find the rank by held-out measurements, and fit it to all; and whether it is settled.
+
+    It is not where larger ranks could not be tried: their limit, or that of the measurements, was
+    reached while ranks still got better.
+    """
     limit = search.limit(problem.shape)
     train, held = _split(problem, fit)
-    found, lowest, notes = None, np.inf, []
+    best: _Candidate | None = None
     rank: Rank = (0,) * len(limit)
-    result, misses = None, 0
-    while (larger := _larger(rank, limit, train)) is not None:
+    trimmed: set[int] = set()
+    result, misses, settled, notes = None, 0, False, []
+    while not settled:
+        larger = _larger(rank, limit, train, trimmed)
+        if larger is None:
+            break
         solver = _quick(train, larger) if fit.solver == "auto" else fit.solver
         label = "rank " + ",".join(map(str, larger))
         result = fit(train, larger, solver=solver, before=result, label=label)
-        X, score = _trimmed(result.X, held, fit)
-        notes.append(f"{X.rank} {score:.2g}")
-        if score < (1 - BETTER) * lowest:
-            rank, misses, known = X.rank, 0, False
-            found, lowest = X, score
+        found = _Candidate.of(result.X, held, fit).trimmed(held, fit)
+        notes.append(f"{found.X.rank} {found.score:.2g}")
+        exact = found.score <= fit.tol
+        if best is None or exact or found.beats(best):
+            trimmed = {k for k, r in enumerate(found.X.rank) if r < larger[k]}
+            best, rank, misses, settled = found, found.X.rank, 0, exact
         else:
-            known = found is not None and X.rank == found.rank  # a larger rank says the same
-            rank, misses = larger, misses + 1
-        if score <= fit.tol or known or misses == 2 or result.status in OVER:
+            rank, trimmed, misses = larger, set(), misses + 1
+            # a larger rank says the same, or nothing better again and again
+            settled = best.score < POOR and (found.X.rank == best.X.rank or misses > 1)
+        if result.status in OVER:
             break
-    if found is None:  # not even rank one can be tried
-        found = hosvd(problem.A.adjoint(problem.y), (1,) * len(limit))
-        notes.append("too few measurements to hold any out")
-    result = fit(problem, found.rank, start=found, before=result, label="all rows")
-    note = f"Rank {found.rank} was found; held-out residuals: {', '.join(notes)}."
-    return replace(result, notes=(*result.notes, note))
+    if best is None:
+        notes.append("there are too few measurements to hold any out")
+        start = hosvd(problem.A.adjoint(problem.y), (1,) * len(limit))
+    else:
+        start = best.X
+    result = fit(problem, start.rank, start=start, before=result, label="all rows")
+    while (smaller := smaller_rank(result)) is not None and result.status not in OVER:
+        notes.append(f"{result.rank} has directions smaller than the error to be expected")
+        start = hosvd(result.X, smaller, warn=False)
+        result = fit(problem, smaller, start=start, before=result, label="all rows")
+    text = f"Rank {result.rank} was found. Held-out residuals: {', '.join(notes)}."
+    if not settled:
+        text += " Larger ranks could not be tried."
+    return replace(result, notes=(text,)), settled
+
+
+class _Candidate(NamedTuple):
+    """A tensor, and what it leaves of measurements that were held out."""
+
+    X: TuckerTensor
+    losses: Any
+    score: float
+
+    @classmethod
+    def of(cls, X: TuckerTensor, held: Problem, fit: Fit) -> _Candidate:
+        losses = fit.losses(held, held.residual(X))
+        whole = float(np.sum(fit.losses(held, held.y)))
+        return cls(X, losses, float((np.sum(losses) / (whole or 1.0)) ** 0.5))
+
+    def worse_by(self, other: _Candidate) -> float:
+        """Mean by which its losses exceed another's, in standard errors."""
+        more = self.losses - other.losses
+        error = float(np.std(more)) / len(more) ** 0.5
+        return float(np.mean(more)) / error if error else 0.0
+
+    def beats(self, other: _Candidate) -> bool:
+        """Whether it is clearly better than one of smaller rank."""
+        return self.score < (1 - BETTER) * other.score and other.worse_by(self) > 1
+
+    def trimmed(self, held: Problem, fit: Fit) -> _Candidate:
+        """Without the directions that are not missed: by one standard error, if at all."""
+        now = lowest = self._replace(X=hosvd(self.X, self.X.rank, warn=False))  # in order
+        for k in range(len(self.X.rank)):
+            while now.X.rank[k] > 1:
+                less = _Candidate.of(_without_last_direction(now.X, k), held, fit)
+                if less.score > fit.tol and less.worse_by(lowest) > 1:
+                    break
+                now = less
+                lowest = less if less.score < lowest.score else lowest
+        return now._replace(X=hosvd(now.X, attainable_rank(now.X.rank), warn=False))
 
 
 def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
@@ -114,10 +171,10 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
     if larger == result.rank or train.equations < PLENTY * dof:
         return None
     other = fit(train, larger, solver=_quick(train, larger))
-    X, score = _trimmed(other.X, held, fit)
+    found = _Candidate.of(other.X, held, fit).trimmed(held, fit)
     expected = result.residual / (1 - result.degrees_of_freedom / result.m)
-    grown = any(a > b for a, b in zip(X.rank, result.rank, strict=True))
-    return X.rank if grown and score < (1 - CLEARLY) * expected else None
+    grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
+    return found.X.rank if grown and found.score < (1 - CLEARLY) * expected else None
 
 
 def smaller_rank(result: Result) -> Rank | None:
@@ -149,10 +206,11 @@ def _split(problem: Problem, fit: Fit) -> tuple[Problem, Problem]:
     return part(~drawn), part(drawn)
 
 
-def _larger(rank: Rank, limit: Rank, train: Problem) -> Rank | None:
-    """Next rank to try: larger in all modes by one or some, within limits and measurements."""
-    for more in dict.fromkeys((max(1, round(0.4 * max(rank))), 1)):
-        grown = tuple(min(r + more, n) for r, n in zip(rank, limit, strict=True))
+def _larger(rank: Rank, limit: Rank, train: Problem, trimmed: set[int]) -> Rank | None:
+    """Next rank to try: larger in all modes by some or by one, or else in those not trimmed."""
+    for more, modes in ((max(1, round(0.4 * max(rank))), set()), (1, set()), (1, trimmed)):
+        steps = [0 if k in modes else more for k in range(len(rank))]
+        grown = tuple(min(r + s, n) for r, s, n in zip(rank, steps, limit, strict=True))
         grown = attainable_rank(grown)
         enough = train.equations >= MARGIN * degrees_of_freedom(train.shape, grown)
         if enough and any(a > b for a, b in zip(grown, rank, strict=True)):
@@ -166,20 +224,6 @@ def _quick(train: Problem, rank: Rank) -> list[Solver]:
         return [RGN(starts=STARTS)]
     blocks = train.A.designs and train.A.restricts
     return [*([RSGD(least_squares=True)] if blocks else []), RGN()]
-
-
-def _trimmed(X: TuckerTensor, held: Problem, fit: Fit) -> tuple[TuckerTensor, float]:
-    """Tensor without directions that held-out measurements do not miss, and their residual."""
-    X = hosvd(X, X.rank, warn=False)  # directions in order
-    score = lowest = fit.score(held, X)
-    for k in range(len(X.rank)):
-        while X.rank[k] > 1:
-            smaller = _without_last_direction(X, k)
-            now = fit.score(held, smaller)
-            if not now <= max((1 + EQUAL) * lowest, fit.tol):
-                break
-            X, score, lowest = smaller, now, min(now, lowest)
-    return hosvd(X, attainable_rank(X.rank), warn=False), score
 
 
 def _without_last_direction(X: TuckerTensor, k: int) -> TuckerTensor:

@@ -128,22 +128,26 @@ def recover(
     _check_fields(problem)
     _check_one(problem, search, loss)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    settled = True
     if search is None:
         result = fit(problem, given, start=start)
     elif start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     else:
-        result = search_rank(problem, search, fit)
-    return _judged(problem, result, fit)
+        result, settled = search_rank(problem, search, fit)
+    return _judged(problem, result, fit, settled)
 
 
-def _judged(problem: Problem, result: Result, fit: Fit) -> Result:
-    """Result with what its residual and its singular values say of noise and of the rank."""
+def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result:
+    """Result with what its residual and its singular values say of noise and of the rank.
+
+    A rank that is not settled leaves what no rank that could be tried has fitted: not noise.
+    """
     if problem.batch_shape:
         return result
     if result.weights is not None:
         problem = Problem(problem.A, problem.y, result.weights)
-    if fit.noise_std is None and _leaves_noise(problem, result):
+    if settled and fit.noise_std is None and _leaves_noise(problem, result):
         result = replace(result, status=Status.NOISE_FLOOR, success=True)
     if result.status is Status.STALLED and fit.solver == "auto":
         rank = larger_rank_fits(problem, result, replace(fit, loss="squared", callbacks=()))
