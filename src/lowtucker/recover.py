@@ -109,7 +109,7 @@ def recover(
     fits a larger rank to seven eighths of the measurements, and says ``RANK_TOO_SMALL`` where
     that foretells the others better.
 
-    New measurements: give the old tensor as ``start`` to a call with all of them.
+    When new measurements arrive, give the old result as ``start`` to a call with all of them.
 
     Examples
     --------

@@ -60,7 +60,7 @@ def iterate(
     """
     bound = bind(problem, _phases(solver, problem, rank)[0], rank)
     with np.errstate(all="ignore"):
-        first = bound.init(problem, _tensor_or_state(start), seed)
+        first = bound.init(problem, _tensor_or_state(start, problem), seed)
 
     def states() -> Iterator[State]:
         state = first
@@ -103,7 +103,8 @@ def solve(
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; looked at every epoch.
     start : TuckerTensor, array, State or Result, optional
-        A state is continued as if it had never been left.
+        A state is continued as if it had never been left. A result of fewer measurements is where
+        a run with more begins.
     X_true : TuckerTensor or array, optional
         The truth, for the error column of the history. Nothing else looks at it.
     seed : int
@@ -150,7 +151,7 @@ def solve(
             for callback in callbacks:
                 if isinstance(callback, AbstractContextManager):
                     stack.enter_context(callback)
-            run.begin(_tensor_or_state(start), seed)
+            run.begin(_tensor_or_state(start, problem), seed)
             while run.active.size:
                 run.epoch()
                 run.tell(callbacks)
@@ -181,11 +182,12 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
     return [last]
 
 
-def _tensor_or_state(start: Any) -> Any:
-    """Result -> its state or tensor; everything else as it is."""
-    if isinstance(start, Result):
-        return start.X if start.state is None else start.state
-    return start
+def _tensor_or_state(start: Any, problem: Problem) -> Any:
+    """Result -> its state, or its tensor if it is of other measurements; all else as it is."""
+    if not isinstance(start, Result):
+        return start
+    others = start.m != int(np.min(problem.equations))
+    return start.X if others or start.state is None else start.state
 
 
 def _truth(X_true: Any, problem: Problem) -> TuckerTensor | Array | None:

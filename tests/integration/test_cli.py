@@ -71,6 +71,20 @@ def test_options_of_recover(folder, options):
     assert done.exit_code == 0, done.output
 
 
+def test_rank_unknown_and_outliers(folder):
+    y = np.load("y.npy")
+    y[[3, 77]] = 1000
+    np.save("y.npy", y)
+    call = [*CALL[:-1], "auto", "--max-rank", "3,3,3", "--loss", "huber", "-o", "X.npz"]
+    done = run(*call, "--truth", "X.npy")
+    assert done.exit_code == 0, done.output
+    assert "Rank (2, 2, 2) was found" in " ".join(done.stdout.split())
+    result = lt.load("X.npz")
+    assert result.rank == (2, 2, 2)
+    assert result.error < 1e-5
+    np.testing.assert_array_equal(np.flatnonzero(result.weights == 0), [3, 77])
+
+
 def test_full_tensor_for_numpy_and_matlab(folder):
     assert run(*CALL, "-o", "found.npy", "-q").exit_code == 0
     assert run(*CALL, "-o", "found.mat", "-q").exit_code == 0
@@ -104,6 +118,8 @@ BAD = [
     ([*CALL, "-o", "x.npz", "--plot", "run.xyz"], "plot must be a picture such as run.png"),
     ([*CALL, "-o", "y.npz"], "output y.npz exists"),
     ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
+    ([*CALL, "-o", "x.npz", "--max-rank", "3,3,3"], "--max-rank belongs to --rank auto"),
+    ([*CALL[:-1], "auto", "-o", "x.npz", "--max-rank", "3,3"], "RankSearch(max=(3, 3))"),
     ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "belongs to stotiht"),
     ([*CALL, "-o", "x.npz", "--solver", "newton"], "'newton' is not one of"),
     (["recover", "A.npy", "page.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],

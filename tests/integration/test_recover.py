@@ -143,7 +143,7 @@ def test_a_rank_that_is_too_small_is_not_taken_for_noise():
         right, small = lt.recover(A, y, (3, 3, 3)), lt.recover(A, y, (2, 3, 3))
         assert right.status is lt.Status.NOISE_FLOOR
         assert small.residual < 0.3  # small enough for noise, were it not for its structure
-        assert small.status is lt.Status.STALLED
+        assert small.status is lt.Status.RANK_TOO_SMALL
         assert not small.success
         # told the noise, the run ends sooner, and not before the fit is done
         told = lt.recover(A, y, (3, 3, 3), noise_std=noise)
@@ -198,6 +198,20 @@ def test_auto_needs_few_passes_where_measurements_are_many():
     assert result.success
     assert set(result.history.phase) == {"RSGD"}
     assert result.passes <= 3
+
+
+@pytest.mark.parametrize("noise", [0, 0.02])
+def test_a_result_is_where_a_run_with_more_measurements_begins(noise):
+    shape, rank = (12, 12, 12), (2, 2, 2)
+    X = lt.random_tucker(shape, rank, seed=1)
+    A = lt.gaussian(shape, 600, seed=2)
+    y = A.forward(X)
+    y = y + noise * np.std(y) * np.random.default_rng(0).standard_normal(600)
+    first = lt.recover(A.restrict(slice(0, 300)), y[:300], rank)
+    warm, cold = lt.recover(A, y, rank, start=first), lt.recover(A, y, rank)
+    assert warm.success
+    assert warm.passes <= cold.passes - 1  # no start, at least
+    assert lt.metrics.relative_error(warm.X, cold.X) < (1e-5 if not noise else 1e-3)
 
 
 def test_weight_zero_leaves_spoilt_measurements_out(data):
@@ -584,6 +598,9 @@ def test_advice_names_the_likely_cause(data):
     wrong = lt.recover(lt.DenseOperator(A.matrix, SHAPE[::-1]), y, RANK)
     assert "check shape=" in wrong.advice
     small = lt.recover(A, y, (1, 1, 1))
+    assert small.status is lt.Status.RANK_TOO_SMALL
+    assert "Rank (2, 2, 2) foretells" in small.advice
+    small = lt.recover(A, y, (1, 1, 1), solver=lt.RGN())
     assert small.status is lt.Status.STALLED
     assert "a larger rank" in small.advice
     below = lt.recover(A, y, RANK, tol=0, max_epochs=300)
@@ -598,7 +615,7 @@ BAD = [
     ({"rank": (2, 8, 2)}, ValueError, r"rank\[1\] = 8 must be between 1 and 7"),
     ({"rank": (0, 2, 2)}, ValueError, r"rank\[0\] = 0 must be between 1 and 6"),
     ({"rank": (2.0, 2, 2)}, TypeError, "rank must be a tuple of integers"),
-    ({"rank": "auto"}, NotImplementedError, "rank='auto' is not there yet"),
+    ({"rank": "automatic"}, ValueError, 'a tuple of integers or "auto", got'),
     ({"shape": (1, 2)}, ValueError, "is not the shape of A's tensors"),
     ({"solver": "newton"}, ValueError, "solver must be one of 'auto', 'tiht', 'stotiht'"),
     ({"solver": 5}, TypeError, "solver must be one of"),
@@ -617,7 +634,7 @@ BAD = [
     ({"X_true": np.zeros(SHAPE)}, ValueError, "X_true is zero"),
     ({"weights": np.ones(3)}, ValueError, "weights must have one entry for each"),
     ({"weights": -np.ones(M_ROWS)}, ValueError, "weights must be real, not negative"),
-    ({"loss": "huber"}, NotImplementedError, 'loss must be "squared"'),
+    ({"loss": "absolute"}, ValueError, "loss must be one of squared, huber"),
     ({"checkpoint": "x"}, NotImplementedError, "checkpoint is not there yet"),
     ({"start": np.zeros((2, 2))}, ValueError, "start must have the shape of the tensor"),
     ({"start": np.full(SHAPE, np.nan)}, ValueError, "NaN or infinite entries"),

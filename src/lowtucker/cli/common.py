@@ -14,6 +14,7 @@ __all__ = [
     "NOT_RECOVERED",
     "SOLVERS",
     "IntTuple",
+    "Rank",
     "Span",
     "as_solver",
     "check_extras",
@@ -41,6 +42,16 @@ class IntTuple(click.ParamType[tuple[int, ...]]):
             return tuple(int(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a list of integers such as 30,30,10", param, ctx)
+
+
+class Rank(IntTuple):
+    """Integers between commas, or the word auto."""
+
+    name = "r1,r2,...|auto"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Keep the word, split and convert the rest."""
+        return "auto" if value == "auto" else super().convert(value, param, ctx)
 
 
 class Span(click.ParamType[tuple[int, int]]):

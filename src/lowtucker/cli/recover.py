@@ -8,7 +8,15 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, SOLVERS, IntTuple, as_solver, console
+from lowtucker.cli.common import (
+    INTERRUPTED,
+    NOT_RECOVERED,
+    SOLVERS,
+    IntTuple,
+    Rank,
+    as_solver,
+    console,
+)
 
 __all__ = ["recover"]
 
@@ -19,7 +27,10 @@ FILE = click.Path(path_type=Path)
 @click.command()
 @click.argument("a", metavar="A", type=FILE)
 @click.argument("y", metavar="Y", type=FILE)
-@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
+@click.option(
+    "--rank", type=Rank(), required=True, help='Tucker rank, one entry a mode; or "auto".'
+)
+@click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries.")
 @click.option(
     "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
 )
@@ -48,6 +59,13 @@ FILE = click.Path(path_type=Path)
 @click.option("--max-epochs", type=int, default=500, show_default=True)
 @click.option("--max-seconds", type=float, help="Time limit for the iterations.")
 @click.option("--noise-std", type=float, help="Standard deviation of the noise in y.")
+@click.option(
+    "--loss",
+    type=click.Choice(["squared", "huber"]),
+    default="squared",
+    show_default=True,
+    help="huber bears gross outliers in y.",
+)
 @click.option("--weights", type=FILE, help="File with one weight a measurement.")
 @click.option("--start", type=FILE, help="Result file to go on from, or a tensor to start at.")
 @click.option("--truth", type=FILE, help="The true tensor, to report the error.")
@@ -55,10 +73,12 @@ FILE = click.Path(path_type=Path)
 @click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg).")
 @click.option("--overwrite", is_flag=True, help="Replace the output file.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
-def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, output: Path,
+def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
+            shape: tuple[int, ...] | None, output: Path,
             order: Any, name_a: str | None, name_y: str | None, solver: str, step: float | None,
             block_size: int | None, tol: float, max_epochs: int, max_seconds: float | None,
-            noise_std: float | None, weights: Path | None, start: Path | None, truth: Path | None,
+            noise_std: float | None, loss: Any, weights: Path | None, start: Path | None,
+            truth: Path | None,
             seed: int, plot: Path | None, overwrite: bool, quiet: bool) -> None:  # fmt: skip
     """Find the tensor X of low Tucker rank with Y = A(X).
 
@@ -71,6 +91,7 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
       lowtucker recover data.mat data.mat --name-a A --name-y y --order F \\
           --shape 30,30,10 --rank 8,8,2 -o X.npz --plot run.png
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o more.npz --start X.npz
+      lowtucker recover A.npy y.npy --shape 30,30,10 --rank auto --max-rank 10,10,4 -o X.npz
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
 
     Exit code 0 when the tensor was recovered, 3 when not (the file is written all the same and
@@ -82,12 +103,13 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
     result = lt.recover(
         lt.io.load_operator(a, shape, name=name_a, order=order),
         _vector(y, name_y),
-        rank,
+        _sought(rank, max_rank),
         solver=as_solver(solver, step, block_size),
         tol=tol,
         max_epochs=max_epochs,
         max_seconds=max_seconds,
         noise_std=noise_std,
+        loss=loss,
         weights=None if weights is None else _vector(weights, None),
         start=None if start is None else _start(start),
         X_true=None if truth is None else lt.io.load_array(truth),
@@ -103,6 +125,17 @@ def recover(a: Path, y: Path, rank: tuple[int, ...], shape: tuple[int, ...] | No
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
     sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
+    """Rank, or the search for it."""
+    import lowtucker as lt
+
+    if rank == "auto":
+        return lt.RankSearch(largest)
+    if largest is not None:
+        raise ValueError("--max-rank belongs to --rank auto. Leave one of them out.")
+    return rank
 
 
 def _check_output(output: Path, plot: Path | None, overwrite: bool) -> None:
