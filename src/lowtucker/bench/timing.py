@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "one_thread", "side_by_side", "write_csv"]
+__all__ = ["Row", "holds", "one_thread", "side_by_side", "write_csv"]
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,14 @@ def one_thread() -> AbstractContextManager[Any]:
     return limits
 
 
-def write_csv(rows: Iterable[Row], path: str | Path) -> None:
-    """Write the rows of a benchmark."""
+def holds(value: float, target: str) -> bool:
+    """Whether a number is what a target such as ``<= 4`` asks for; NaN never is."""
+    relation, bound = target.split()
+    return value <= float(bound) if relation == "<=" else value >= float(bound)
+
+
+def write_csv(rows: Iterable[Any], path: str | Path) -> None:
+    """Write the rows of a benchmark: dataclasses of one kind."""
     lines = [asdict(row) for row in rows]
     with open(path, "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=list(lines[0]))
