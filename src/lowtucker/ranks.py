@@ -13,6 +13,7 @@ from lowtucker.fitting import OVER, Fit
 from lowtucker.noise import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.solve import IHT_STEPS
 from lowtucker.solvers import RGN, RSGD, Solver
 from lowtucker.status import Status
 from lowtucker.tensor.decompose import hosvd
@@ -26,7 +27,7 @@ SHARE = 1 / 8
 # Measurements per degree of freedom of the largest rank that is tried
 MARGIN = 1.3
 # Starts of a fit on the way, where measurements are few
-STARTS = 5
+STARTS = 3
 # A larger rank must lower the held-out residual by so much
 BETTER = 0.02
 # Held-out residuals above this tell little: the search goes on to the largest rank
@@ -221,7 +222,7 @@ def _larger(rank: Rank, limit: Rank, train: Problem, trimmed: set[int]) -> Rank 
 def _quick(train: Problem, rank: Rank) -> list[Solver]:
     """As "auto", with fewer starts: a fit that fails is no loss here."""
     if train.equations < PLENTY * degrees_of_freedom(train.shape, rank):
-        return [RGN(starts=STARTS)]
+        return [RGN(starts=STARTS, iht_steps=IHT_STEPS)]
     blocks = train.A.designs and train.A.restricts
     return [*([RSGD(least_squares=True)] if blocks else []), RGN()]
 

@@ -24,8 +24,8 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["iterate", "solve"]
 
-# Starts that "auto" tries when it meets local minima
-STARTS = 40
+# Starts that "auto" tries when it meets local minima, and how it prepares them
+STARTS, IHT_STEPS = 40, 20
 
 
 def iterate(
@@ -176,10 +176,10 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
     if not problem.A.designs:
         return [RCG(), RGN(starts=STARTS)]
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+    if problem.equations < PLENTY * dof:
+        return [RGN(starts=STARTS, iht_steps=IHT_STEPS)]
     last = RGN(starts=STARTS)
-    if problem.A.restricts and problem.equations >= PLENTY * dof:
-        return [RSGD(least_squares=True), last]
-    return [last]
+    return [RSGD(least_squares=True), last] if problem.A.restricts else [last]
 
 
 def _tensor_or_state(start: Any, problem: Problem) -> Any:

@@ -60,9 +60,6 @@ def test_small_problems_are_fixed_attainable_and_of_every_order():
         ratio = case.A.m / lt.degrees_of_freedom(case.A.shape, case.rank)
         assert ratio >= 1.3 or case.A.m == np.prod(case.A.shape)
     np.testing.assert_array_equal(small.draw(7).y, cases[7].y)
-    for k in (6, 7):  # every third is noisy
-        off = np.linalg.norm(cases[k].y - cases[k].A.forward(cases[k].X_true))
-        assert off / np.linalg.norm(cases[k].y) == pytest.approx(0.01 if k == 6 else 0, abs=1e-4)
 
 
 def test_every_name_has_yardsticks_and_targets():
@@ -161,16 +158,13 @@ def test_unknown_rank_counts_the_true_one():
     assert yardstick.summary(np.array([1.0, 0.0, 1.0, 1.0])) == (0.75, "trials 1")
 
 
-def test_small_tells_worse_from_luck():
+def test_small_counts_where_the_default_is_worse():
     small = yardsticks.Small(name="S", trials=3)
     exact = small.draw(1)
     good = small.recover(exact)
-    bad = replace(good, X=2 * exact.X_true, residual=1.0)
     assert small.score(exact, good) == 0
-    assert small.score(exact, bad) == 2  # StoTIHT recovers it
-    assert small.score(exact, replace(bad, residual=0.0)) == 1
-    value, note = small.summary(np.array([0.0, 2.0, 1.0, 0.0, 2.0]))
-    assert (value, note) == (2, "trials 1, 4; StoTIHT: lower error, worse fit in 1")
+    assert small.score(exact, replace(good, X=2 * exact.X_true)) == 1  # StoTIHT recovers it
+    assert small.summary(np.array([0.0, 1.0, 0.0, 0.0, 1.0])) == (2, "trials 1, 4")
 
 
 # Methods

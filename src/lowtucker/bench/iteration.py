@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker.bench.timing import Row, one_thread, side_by_side
+from lowtucker.bench.timing import Row, holds, one_thread, side_by_side
 from lowtucker.operators import gaussian
 from lowtucker.problem import Problem
 from lowtucker.solvers import StoTIHT
@@ -150,7 +150,5 @@ def numpy_stotiht(A: Any, y: Any, iterations: int, truncate: Any) -> Any:
 
 
 def _row(what: str, ratio: float, target: str, times: dict[str, float]) -> Row:
-    bound = float(target.split()[1])
-    met = ratio <= bound if target.startswith("<") else ratio >= bound
     detail = ", ".join(f"{name} {seconds * 1e6:.4g} us" for name, seconds in times.items())
-    return Row(what, ratio, target, met, detail)
+    return Row(what, ratio, target, holds(ratio, target), detail)

@@ -52,7 +52,6 @@ class Outcome(NamedTuple):
     passes_to_tol: Any = np.nan
     time: float = np.nan  # in products A @ x
     memory: float = np.nan  # in MB
-    residual: Any = np.nan
 
 
 def passes_to(result: Result, tol: float) -> float:
@@ -108,7 +107,7 @@ class IHTMethod(Method):
             trials = range(case.A.batch_shape[0])
             passes = np.array([result.trial(k).history["passes"][-1] for k in trials])
         reached = np.where(np.asarray(result.error) <= tol, passes, np.nan)
-        return Outcome(result.error, passes, result.seconds, reached, residual=result.residual)
+        return Outcome(result.error, passes, result.seconds, reached)
 
     def with_step(self, step: float) -> IHTMethod:
         """Return the method with a fixed step."""

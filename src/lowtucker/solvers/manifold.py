@@ -185,10 +185,14 @@ class Manifold(Solver):
         X = as_start(start, problem, settle_thresholding(None, self._rank, problem))
         passes = level = 0.0
         if float(X.norm()) == 0:  # there is no tangent space at zero
-            X, level, passes = bootstrap_start(problem, self._rank, (number, trial), 0)
+            X, level, passes = self._own_start(problem, (number, trial), 0)
         one = namespace(X.core).ones_like(X.norm())
         state = State(X, 0, number, (trial,), passes, one < 0, one, level * one)
         return self._look(problem, state)
+
+    def _own_start(self, problem: Problem, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
+        """Start k, its relative residual on a few rows (0 if not known), and the passes."""
+        return bootstrap_start(problem, self._rank, seed, k)
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
         r"""Estimate by the Gauss-Newton covariance.

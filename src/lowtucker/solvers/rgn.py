@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from lowtucker._arrays import Array, all_finite, as_integer, as_number, eps, namespace
+from lowtucker._random import Seed
 from lowtucker.noise import PLENTY, is_noise
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
@@ -14,9 +15,9 @@ from lowtucker.solvers.manifold import (
     Model,
     ProductModel,
     blown_up,
-    bootstrap_start,
     dot,
 )
+from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -55,6 +56,12 @@ class RGN(Manifold):
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
         minimum); the next one weighs the measurements anew, at random.
+    iht_steps : int
+        Steps of TIHT, with automatic step, that every other start of its own, the first included,
+        is prepared by. They leave the tangent space, and with it the local minima that few
+        measurements have: of 36 starts on 15x15x15 tensors of rank (5,5,5) with 1.6 measurements
+        per degree of freedom 11 led to the truth without them, and all with ten. On tiny tensors
+        they make no difference.
     products : bool, optional
         Whether to solve by products with D alone (LSMR) rather than by normal equations. By
         default where these would be too large (more than 5000 degrees of freedom), or where the
@@ -65,7 +72,8 @@ class RGN(Manifold):
     By normal equations a step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while
     the rows are read. Memory: :math:`dof^2` numbers. By products it costs two passes, and two
     more for every iteration of LSMR. Memory: a few vectors, and what the operator's products
-    need. A start costs two passes and a few rows.
+    need. A start costs two passes and a few rows, and two passes and a full tensor for every step
+    of TIHT.
 
     Examples
     --------
@@ -78,6 +86,7 @@ class RGN(Manifold):
 
     damping: float = 10.0
     starts: int = 1
+    iht_steps: int = 0
     products: bool | None = None
 
     judges_itself: ClassVar[bool] = True
@@ -86,6 +95,7 @@ class RGN(Manifold):
         """Check the settings."""
         as_number(self.damping, "damping", positive=True)
         as_integer(self.starts, "starts")
+        as_integer(self.iht_steps, "iht_steps", 0)
 
     @property
     def steps_per_epoch(self) -> int:
@@ -113,6 +123,16 @@ class RGN(Manifold):
         if state.trace[-1] > 1.01 * residual:
             return None
         return super().error_estimate(problem, state, residual)
+
+    def _own_start(self, problem: Problem, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
+        X, level, passes = super()._own_start(problem, seed, k)
+        if not self.iht_steps or k % 2:
+            return X, level, passes
+        tiht = TIHT().bind(problem, self._rank)
+        state = tiht.init(problem, X, seed)
+        for _ in range(self.iht_steps):
+            state = tiht.advance(problem, state)
+        return state.X, 0.0, passes + state.passes
 
     def _look(self, problem: Problem, state: State) -> State:
         model = self._model(problem, state.X)
@@ -172,7 +192,7 @@ class RGN(Manifold):
         if over or (attempt == 1 and is_noise(problem, state.model.residual, dof)):
             return replace(state, t=state.t + 1, stuck=True, ends=ends)
         seed = (state.seed, state.trials[0])
-        X, _, passes = bootstrap_start(problem, self._rank, seed, attempt)
+        X, _, passes = self._own_start(problem, seed, attempt)
         fresh = replace(
             state, X=X, t=state.t + 1, attempt=attempt, trace=(), ends=ends,
             passes=state.passes + passes,
