@@ -153,7 +153,8 @@ class RGN(Manifold):
         state = replace(state, passes=state.passes + passes)
         if not all_finite(xi):
             return blown_up(state)
-        if relative <= ROUNDING * eps(problem.y):  # as good as it gets
+        falling = len(state.trace) < 2 or relative < 0.5 * state.trace[-2]
+        if relative <= ROUNDING * eps(problem.y) and not falling:  # as good as it gets
             return replace(state, t=state.t + 1, stuck=True)
         if _is_stuck(state.trace) or self._at_minimum(problem, state, xi):
             return self._restart(problem, state)
