@@ -120,7 +120,7 @@ class Run:
 
     def _record(self) -> None:
         with np.errstate(all="ignore"):
-            guess = None if self.stacked else self.solver.guess(self.state)
+            guess = None if self.stacked else self.solver.guess(self.state, self.tol)
             if guess is None:
                 residual = self.solver.residual(self.problem, self.state)
                 row = {

@@ -18,6 +18,7 @@ from lowtucker.solve import solve
 from lowtucker.solvers import RGN
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -78,20 +79,29 @@ class Fit:
         before: Result | None = None,
         label: str = "",
     ) -> Result:
-        """Fit; epochs, time and history go on from what was done ``before``."""
+        """Fit; time and history go on from what was done ``before``, epochs are counted anew."""
         solver = self.solver if solver is None else solver
+        first = 0 if before is None else before.epochs
         if self.loss == "squared":
-            return self._squares(problem, rank, start, solver, before, label)
-        result = self._squares(_clipped(problem), rank, start, solver, before, label)
-        again = RGN() if solver is self.solver == "auto" or isinstance(solver, list) else solver
+            return self._squares(problem, rank, start, solver, before, label, 0)
+        if start is None:
+            result = self._squares(_clipped(problem), rank, None, solver, before, label, 0)
+            if result.status in OVER:
+                return result
+            start, before = result.X, result
+        again = RGN() if solver == "auto" or isinstance(solver, list) else solver
         for k in range(1, ROUNDS + 1):
-            X, weights = result.X, _huber_weights(problem, result.X)
+            X = getattr(start, "X", start)
+            weights = _huber_weights(problem, X)
             fresh = Problem(problem.A, problem.y, weights)
-            result = self._squares(fresh, rank, X, again, result, f"{label} huber {k}".strip())
+            done = 0 if before is None else before.epochs - first
+            name = f"{label} huber {k}".strip()
+            result = self._squares(fresh, rank, start, again, before, name, done)
             result = replace(result, weights=weights)
-            change = float(relative_error(result.X, X)) if float(X.norm()) else 0.0
-            if result.status in OVER or change <= max(self.tol, SETTLED * result.residual):
+            over = result.status in OVER or result.epochs - first >= self.max_epochs
+            if over or _change(result.X, X) <= max(self.tol, SETTLED * result.residual):
                 break
+            start, before = result.X, result
         return result
 
     def _squares(
@@ -102,12 +112,13 @@ class Fit:
         solver: Any,
         before: Result | None,
         label: str,
+        epochs: int,
     ) -> Result:
         result = solve(
             problem,
             solver,
             rank,
-            stop=self._stop(problem, rank, before),
+            stop=self._stop(problem, rank, 0.0 if before is None else before.seconds, epochs),
             start=start,
             X_true=self.X_true,
             seed=self.seed,
@@ -126,17 +137,17 @@ class Fit:
         counting: np.ndarray[Any, Any] = (weights * squares)[weights > 0]
         return counting
 
-    def _stop(self, problem: Problem, rank: Any, before: Result | None) -> StoppingRule:
+    def _stop(self, problem: Problem, rank: Any, seconds: float, epochs: int) -> StoppingRule:
+        """Rule for what is left of the time and the epochs."""
         rule: StoppingRule = ResidualBelow(self.tol)
         if self.noise_std is not None:
             floor = _noise_floor(problem, self.noise_std, rank)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
-        epochs, seconds = self.max_epochs, self.max_seconds
-        if before is not None:
-            epochs = max(1, epochs - before.epochs)
-            seconds = None if seconds is None else max(1e-9, seconds - before.seconds)
-        rule = rule | Stalled() | MaxEpochs(epochs)
-        return rule if seconds is None else rule | MaxSeconds(seconds)
+        rule = rule | Stalled() | MaxEpochs(self.max_epochs - epochs if epochs else self.max_epochs)
+        if self.max_seconds is None:
+            return rule
+        left = max(1e-9, self.max_seconds - seconds) if seconds else self.max_seconds
+        return rule | MaxSeconds(left)
 
 
 def _joined(before: Result | None, after: Result, label: str) -> Result:
@@ -147,26 +158,33 @@ def _joined(before: Result | None, after: Result, label: str) -> Result:
     if before is None:
         return after if not label else replace(after, history=History.of(rows))
     first = before.history
-    rows["epoch"] = rows["epoch"] + first.rows
-    for name in ("passes", "seconds"):
+    for name in ("epoch", "passes", "seconds"):
         rows[name] = rows[name] + first.last[name]
     history = History.of({name: [*first[name], *rows[name]] for name in first})
     return replace(
         after,
         history=history,
-        epochs=history.rows - 1,
+        epochs=before.epochs + after.epochs,
         passes=float(history.last["passes"]),
         seconds=before.seconds + after.seconds,
     )
+
+
+def _change(X: TuckerTensor, before: Any) -> float:
+    """Distance from an earlier tensor, relative to it; from zero none."""
+    size = float(before.norm()) if isinstance(before, TuckerTensor) else float(norm(before))
+    return float(relative_error(X, before)) if size else 0.0
 
 
 def _clipped(problem: Problem) -> Problem:
     """Problem without measurements that stick out."""
     xp, y = namespace(problem.y), problem.y
     largest = CLIP * _spread(problem, y)
+    if not largest:
+        return problem
     size = xp.abs(y)
     factor = largest / xp.where(size > largest, size, xp.full_like(size, largest))
-    return Problem(problem.A, y * factor, problem.weights) if largest else problem
+    return Problem(problem.A, y * factor, problem.weights)
 
 
 def _spread(problem: Problem, residual: Array) -> float:
@@ -183,8 +201,10 @@ def _huber_weights(problem: Problem, X: TuckerTensor) -> Array:
     size = np.abs(to_numpy(residual))
     # a fit to rounding has no spread: what is larger than rounding is then an outlier
     sigma = max(_spread(problem, residual), 10 * eps(problem.y) * _spread(problem, problem.y))
-    weights = np.minimum(1.0, KINK * sigma / np.maximum(size, np.finfo(size.dtype).tiny))
-    weights[size > OUT * sigma] = 0
+    weights = np.ones_like(size)
+    if sigma:
+        weights = np.minimum(1.0, KINK * sigma / np.maximum(size, np.finfo(size.dtype).tiny))
+        weights[size > OUT * sigma] = 0
     made = like(weights, problem.y, real_dtype(problem.y))
     return made if problem.weights is None else made * problem.weights
 

@@ -17,7 +17,7 @@ PLENTY = 2.8
 STRUCTURE, CLEAR = 1.05, 0.3
 
 
-def is_noise(problem: Problem, residual: Array, dof: int) -> bool:
+def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
     r"""Whether a residual, of a fit of so many degrees of freedom, has no structure.
 
     What is left of a signal shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
@@ -25,14 +25,15 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool:
     unfoldings have the spectral norm of Gaussian matrices,
     :math:`(\sqrt{n_k} + \sqrt{N/n_k}) \|G\|_F / \sqrt N`. Measured over shapes from 5x5x6 to
     30x30x30: noise at most 1.02 times that, a rank that is too small 1.02 to 1.6 times, the
-    paper's candle 1.3 and more. One pass.
+    paper's candle 1.3 and more. One pass, where there is an answer.
 
-    Fewer than 2.8 measurements per degree of freedom cannot tell: of 600 noiseless problems with
-    1.2 to 1.6, six local minima looked like noise.
+    None is no answer: fewer than 2.8 measurements per degree of freedom cannot tell (of 600
+    noiseless problems with 1.2 to 1.6, six local minima looked like noise), nor can a residual
+    above 0.3, nor operators without a tangent design.
     """
     share = float(problem.relative(residual))
     if not (problem.A.designs and problem.equations >= PLENTY * dof and share <= CLEAR):
-        return False
+        return None
     weighted = residual if problem.weights is None else problem.weights * residual
     G = to_numpy(problem.A.adjoint(weighted))
     entry = np.linalg.norm(G) / np.sqrt(G.size)

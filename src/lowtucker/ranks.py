@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -31,7 +32,7 @@ STARTS = 3
 # A larger rank must lower the held-out residual by so much
 BETTER = 0.02
 # Held-out residuals above this tell little: the search goes on to the largest rank
-POOR = 0.5
+POOR = 0.3
 # A rank is too small when a larger one lowers the held-out residual by so much
 CLEARLY = 0.1
 
@@ -76,18 +77,20 @@ class RankSearch:
 def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result, bool]:
     """Find the rank by held-out measurements, and fit it to all; and whether it is settled.
 
-    It is not where larger ranks could not be tried: their limit, or that of the measurements, was
-    reached while ranks still got better.
+    It is not where the measurements do not suffice to try larger ranks, while ranks still got
+    better.
     """
     limit = search.limit(problem.shape)
-    train, held = _split(problem, fit)
+    train, held = _split(problem, fit) or (None, None)
     best: _Candidate | None = None
     rank: Rank = (0,) * len(limit)
     trimmed: set[int] = set()
     result, misses, settled, notes = None, 0, False, []
-    while not settled:
+    while train is not None and held is not None and not settled:
         larger = _larger(rank, limit, train, trimmed)
         if larger is None:
+            tried = misses > 0 or rank == attainable_rank(limit)  # a larger one, or all
+            settled = best is not None and best.score < POOR and tried
             break
         solver = _quick(train, larger) if fit.solver == "auto" else fit.solver
         label = "rank " + ",".join(map(str, larger))
@@ -100,23 +103,27 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
             best, rank, misses, settled = found, found.X.rank, 0, exact
         else:
             rank, trimmed, misses = larger, set(), misses + 1
-            # a larger rank says the same, or nothing better again and again
-            settled = best.score < POOR and (found.X.rank == best.X.rank or misses > 1)
-        if result.status in OVER:
+            # a larger rank comes down to this one, or is not better again and again
+            same = all(a <= b for a, b in zip(found.X.rank, best.X.rank, strict=True))
+            settled = best.score < POOR and (same or misses > 1)
+        if result.status is Status.INTERRUPTED:
+            return replace(result, notes=("The search for the rank was not finished.",)), False
+        if result.status is Status.MAX_SECONDS:
             break
     if best is None:
         notes.append("there are too few measurements to hold any out")
         start = hosvd(problem.A.adjoint(problem.y), (1,) * len(limit))
     else:
         start = best.X
-    result = fit(problem, start.rank, start=start, before=result, label="all rows")
+    solver = _from_there(fit.solver)
+    result = fit(problem, start.rank, start=start, solver=solver, before=result, label="all rows")
     while (smaller := smaller_rank(result)) is not None and result.status not in OVER:
         notes.append(f"{result.rank} has directions smaller than the error to be expected")
         start = hosvd(result.X, smaller, warn=False)
-        result = fit(problem, smaller, start=start, before=result, label="all rows")
+        result = fit(problem, smaller, start=start, solver=solver, before=result, label="all rows")
     text = f"Rank {result.rank} was found. Held-out residuals: {', '.join(notes)}."
     if not settled:
-        text += " Larger ranks could not be tried."
+        text += " Larger ranks need more measurements."
     return replace(result, notes=(text,)), settled
 
 
@@ -136,8 +143,8 @@ class _Candidate(NamedTuple):
     def worse_by(self, other: _Candidate) -> float:
         """Mean by which its losses exceed another's, in standard errors."""
         more = self.losses - other.losses
-        error = float(np.std(more)) / len(more) ** 0.5
-        return float(np.mean(more)) / error if error else 0.0
+        mean, error = float(np.mean(more)), float(np.std(more)) / len(more) ** 0.5
+        return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
 
     def beats(self, other: _Candidate) -> bool:
         """Whether it is clearly better than one of smaller rank."""
@@ -157,25 +164,27 @@ class _Candidate(NamedTuple):
 
 
 def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
-    r"""Larger rank that foretells held-out measurements clearly better, if there is one.
+    """Larger rank that foretells held-out measurements clearly better, if there is one.
 
-    The residual of the rank that was given is corrected for what it has fitted,
-    :math:`\rho / (1 - dof/m)`. Where the larger fit needs no larger rank after all, the one that
-    was given had run into a local minimum. None also where there are too few measurements to
-    tell (2.8 per degree of freedom of the larger rank).
+    Both ranks are fitted to the others. Where the larger fit needs no larger rank after all, the
+    one that was given had run into a local minimum. None also where there are too few
+    measurements to tell (2.8 per degree of freedom of the larger rank).
     """
     larger = attainable_rank(
         tuple(min(r + 1, n) for r, n in zip(result.rank, problem.shape, strict=True))
     )
-    dof = degrees_of_freedom(problem.shape, larger)
-    train, held = _split(problem, fit)
-    if larger == result.rank or train.equations < PLENTY * dof:
+    enough = (1 - SHARE) * problem.equations >= PLENTY * degrees_of_freedom(problem.shape, larger)
+    parts = _split(problem, fit) if enough and larger != result.rank else None
+    if parts is None:
         return None
-    other = fit(train, larger, solver=_quick(train, larger))
-    found = _Candidate.of(other.X, held, fit).trimmed(held, fit)
-    expected = result.residual / (1 - result.degrees_of_freedom / result.m)
+    train, held = parts
+    both = (fit(train, result.rank, start=result.X, solver=RGN(), before=result),
+            fit(train, larger, solver=_quick(train, larger), before=result))  # fmt: skip
+    given, other = (_Candidate.of(one.X, held, fit) for one in both)
+    found = other.trimmed(held, fit)
     grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
-    return found.X.rank if grown and found.score < (1 - CLEARLY) * expected else None
+    clearly = found.score < (1 - CLEARLY) * given.score and given.worse_by(found) > 2
+    return found.X.rank if grown and clearly else None
 
 
 def smaller_rank(result: Result) -> Rank | None:
@@ -195,16 +204,29 @@ def smaller_rank(result: Result) -> Rank | None:
     return rank if rank != result.rank else None
 
 
-def _split(problem: Problem, fit: Fit) -> tuple[Problem, Problem]:
-    """Measurements to fit and those held out: by weights, so that no operator is copied."""
-    drawn = generator(as_seed(fit.seed), Stream.HELD_OUT).random(problem.m) < SHARE
-    given = 1.0 if problem.weights is None else problem.weights
+def _split(problem: Problem, fit: Fit) -> tuple[Problem, Problem] | None:
+    """Measurements to fit and those held out, if there are enough for both.
 
-    def part(mask: np.ndarray) -> Problem:
-        weights = like(mask.astype(np.float64), problem.y, real_dtype(problem.y)) * given
-        return Problem(problem.A, problem.y, weights)
+    By weights, so that no operator is copied.
+    """
+    given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
+    counting = np.flatnonzero(given)
+    if counting.size < 2:
+        return None
+    drawn = generator(as_seed(fit.seed), Stream.HELD_OUT).permutation(counting)
+    held, rest = np.zeros(problem.m), given.copy()
+    out = drawn[: max(1, round(SHARE * counting.size))]
+    held[out], rest[out] = given[out], 0
 
-    return part(~drawn), part(drawn)
+    def part(weights: Any) -> Problem:
+        return Problem(problem.A, problem.y, like(weights, problem.y, real_dtype(problem.y)))
+
+    return part(rest), part(held)
+
+
+def _from_there(solver: Any) -> Any:
+    """Solver for a fit from a good start: "auto" need not begin anew."""
+    return RGN() if solver == "auto" else solver
 
 
 def _larger(rank: Rank, limit: Rank, train: Problem, trimmed: set[int]) -> Rank | None:

@@ -67,7 +67,7 @@ def recover(
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
-        An epoch reads about as many rows as there are.
+        An epoch reads about as many rows as there are. Every rank that "auto" tries has so many.
     max_seconds : float, optional
         Limit on the time of the iterations; looked at when an epoch ends.
     noise_std : float, optional
@@ -107,7 +107,7 @@ def recover(
     size. Where ``noise_std`` is not given and the run gets stuck, a last pass looks whether what
     is left of y has any structure: if not, it is noise, and the status says so. If it has, "auto"
     fits a larger rank to seven eighths of the measurements, and says ``RANK_TOO_SMALL`` where
-    that foretells the others better.
+    that foretells the others better. Neither counts in ``result.passes``.
 
     When new measurements arrive, give the old result as ``start`` to a call with all of them.
 
@@ -124,6 +124,7 @@ def recover(
     """
     _check_not_yet(checkpoint)
     given, search = _given_or_sought(rank)
+    solver = solver.lower() if isinstance(solver, str) else solver
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     _check_one(problem, search, loss)
@@ -167,7 +168,7 @@ def _leaves_noise(problem: Problem, result: Result) -> bool:
     """Whether a run that got stuck above rounding error leaves noise. One pass."""
     if result.status is not Status.STALLED or result.residual <= 100 * eps(problem.y):
         return False
-    return is_noise(problem, problem.residual(result.X), result.degrees_of_freedom)
+    return bool(is_noise(problem, problem.residual(result.X), result.degrees_of_freedom))
 
 
 def _given_or_sought(rank: Any) -> tuple[Any, RankSearch | None]:

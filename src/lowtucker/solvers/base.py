@@ -154,8 +154,8 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def guess(self, state: State) -> float | None:
-        """Relative residual of a start by a few rows, where it need not be measured on all."""
+    def guess(self, state: State, tol: float) -> float | None:
+        """Relative residual of a start by a few rows, where that is far above the tolerance."""
         return None
 
     def settled(self, state: State, tol: float) -> bool:

@@ -144,8 +144,8 @@ def _as_reals(x: Array) -> Any:
 
 def _from_reals(x: Any, example: Array) -> Array:
     """Go back, to numbers of the kind of an example."""
-    x = np.ascontiguousarray(x, dtype=to_numpy(real(example[:0])).dtype)
-    return like(x.view(to_numpy(example[:0]).dtype), example)
+    x = np.ascontiguousarray(x, dtype=to_numpy(real(example[:0, ...])).dtype)
+    return like(x.view(to_numpy(example[:0, ...]).dtype), example)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -190,7 +190,9 @@ class RGN(Manifold):
         again = sum(end <= 1.01 * min(ends) for end in ends)
         enough = 2 if problem.equations >= PLENTY * dof else 20
         over = attempt >= self.starts or again >= enough
-        if over or (attempt == 1 and is_noise(problem, state.model.residual, dof)):
+        noise = is_noise(problem, state.model.residual, dof) if not over and attempt == 1 else None
+        state = replace(state, passes=state.passes + (noise is not None))
+        if over or noise:
             return replace(state, t=state.t + 1, stuck=True, ends=ends)
         seed = (state.seed, state.trials[0])
         X, _, passes = self._own_start(problem, seed, attempt)

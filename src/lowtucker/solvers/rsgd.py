@@ -111,10 +111,10 @@ class RSGD(Manifold):
             return blown_up(state)
         return replace(state, X=T.retract(xi), t=state.t + 1)
 
-    def guess(self, state: State) -> float | None:
+    def guess(self, state: State, tol: float) -> float | None:
         """Residual of the rows that settled the scale of a start: one pass less."""
         level = float(state.level)
-        return level if state.t == 0 and 0.01 < level < 1 else None
+        return level if state.t == 0 and max(0.01, 2 * tol) < level < 1 else None
 
     def settled(self, state: State, tol: float) -> bool:
         """Whether the tolerance seems to be reached.

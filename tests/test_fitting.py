@@ -1,0 +1,478 @@
+"""The loss: outliers, the weights that it chooses, and one history of many fits."""
+
+from __future__ import annotations
+
+import itertools
+import types
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker import fitting
+from lowtucker.fitting import Fit, _clipped, _huber_weights, _joined, _spread
+
+SHAPE, RANK, M_ROWS = (8, 7, 6), (2, 2, 2), 240
+COLUMNS = ["epoch", "passes", "seconds", "phase", "residual", "cost"]
+
+
+def make(
+    shape=SHAPE, rank=RANK, m=M_ROWS, seed=0, noise=0.01, share=0.1, dtype=np.float64, size=10.0
+):
+    """Operator, spoilt measurements, truth, unspoilt measurements, and where they are spoilt."""
+    A = lt.gaussian(shape, m, seed=seed, dtype=dtype)
+    X = lt.random_tucker(shape, rank, seed=1000 + seed, dtype=dtype)
+    rng = np.random.default_rng(seed)
+    y = A.forward(X)
+    std = np.linalg.norm(y) / np.sqrt(m)
+    clean = y + noise * std * rng.standard_normal(m)
+    bad = np.zeros(m, dtype=bool)
+    bad[rng.permutation(m)[: round(share * m)]] = True
+    gross = size * std * rng.choice([-1.0, 1.0], m) * rng.uniform(1, 2, m)
+    return A, np.where(bad, clean + gross, clean), X, clean, bad
+
+
+def error(result, X):
+    return float(lt.metrics.relative_error(result.X, X))
+
+
+def weights_by_the_formula(residual, counts=None):
+    """Huber's weights, one by one."""
+    size = [abs(r) for r in np.asarray(residual).tolist()]
+    kept = [s for s, c in zip(size, counts if counts is not None else size, strict=True) if c > 0]
+    sigma = 1.4826 * float(np.median(kept))
+    return np.array([0.0 if s > 6 * sigma else min(1.0, 1.345 * sigma / s) for s in size])
+
+
+def spied(monkeypatch):
+    """Record of all fits: (problem, start, result)."""
+    fits = []
+    solve = fitting.solve
+
+    def recorded(problem, *args, **options):
+        result = solve(problem, *args, **options)
+        fits.append((problem, options["start"], result))
+        return result
+
+    monkeypatch.setattr(fitting, "solve", recorded)
+    return fits
+
+
+# what outliers do
+
+
+@pytest.mark.parametrize("share", [0.01, 0.1])
+@pytest.mark.parametrize(
+    ("shape", "rank", "m"),
+    [(SHAPE, RANK, M_ROWS), ((9, 8), (2, 2), 160), ((4, 5, 4, 4), (2, 2, 1, 2), 160)],
+)
+@pytest.mark.parametrize("seed", [1, 2])
+def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, share, seed):
+    A, y, X, clean, bad = make(shape, rank, m, seed=seed, share=share)
+    robust, squares = lt.recover(A, y, rank, loss="huber"), lt.recover(A, y, rank)
+    keep = np.flatnonzero(~bad)
+    without = lt.recover(A.restrict(keep), clean[keep], rank)
+    assert 0.001 < error(without, X) < 0.02
+    assert error(robust, X) <= 1.3 * error(without, X)
+    assert error(squares, X) > 20 * error(without, X)
+    np.testing.assert_array_equal(robust.weights == 0, bad)
+    assert squares.weights is None
+    assert not squares.success
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("share", [0.01, 0.1])
+def test_without_noise_outliers_do_no_harm_at_all(seed, share):
+    A, y, X, _, bad = make(seed=seed, noise=0.0, share=share)
+    result = lt.recover(A, y, RANK, loss="huber")
+    assert result.status is lt.Status.CONVERGED
+    assert result.success
+    assert error(result, X) < 1e-6
+    assert (result.weights[bad] == 0).all()
+
+
+def test_noise_is_found_to_be_noise_once_the_outliers_are_out():
+    A, y, _, _, _ = make(seed=1)
+    result = lt.recover(A, y, RANK, loss="huber")
+    assert result.status is lt.Status.NOISE_FLOOR
+    # of weight zero: they are no measurements
+    assert result.m == np.count_nonzero(result.weights)
+    left = y - A.forward(result.X)
+    expected = np.sqrt(np.sum(result.weights * left**2) / np.sum(result.weights * y**2))
+    assert result.residual == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_without_outliers_it_is_nearly_the_squares(seed):
+    A, y, X, _, _ = make(seed=seed, share=0.0)
+    robust, squares = lt.recover(A, y, RANK, loss="huber"), lt.recover(A, y, RANK)
+    assert float(lt.metrics.relative_error(robust.X, squares.X)) < 0.5 * error(squares, X)
+    assert error(robust, X) < 1.2 * error(squares, X)
+    assert np.count_nonzero(robust.weights) == M_ROWS  # six sigma: none of 240
+    assert 0.6 < np.mean(robust.weights == 1) < 0.95  # 82 % of normal noise is below 1.345 sigma
+
+
+@pytest.mark.parametrize("scale", [1e-25, 1e25])
+def test_units_do_not_matter(scale):
+    A, y, _, _, _ = make(seed=1)
+    base = lt.recover(A, y, RANK, loss="huber")
+    other = lt.recover(A, scale * y, RANK, loss="huber")
+    assert other.status is base.status
+    np.testing.assert_allclose(other.weights, base.weights, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(other.X.full() / scale, base.X.full(), rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize(
+    "solver",
+    ["rgn", "tiht", lt.TIHT(), lt.RCG(), [lt.RSGD(), lt.RGN()], (lt.RSGD(), lt.RGN())],
+    ids=repr,
+)
+def test_every_solver_bears_outliers(solver):
+    A, y, X, clean, bad = make(seed=2, m=300)
+    result = lt.recover(A, y, RANK, loss="huber", solver=solver, max_epochs=2000)
+    keep = np.flatnonzero(~bad)
+    without = lt.recover(A.restrict(keep), clean[keep], RANK)
+    assert result.success
+    assert error(result, X) <= 1.3 * error(without, X)
+    np.testing.assert_array_equal(result.weights == 0, bad)
+    last = "TIHT" if "tiht" in repr(solver).lower() else "RCG" if "RCG" in repr(solver) else "RGN"
+    assert result.history.phase[-1].endswith(last)
+
+
+@pytest.mark.parametrize("real_tensor", [False, True])
+def test_complex_measurements(real_tensor):
+    A, y, X, clean, bad = make(dtype=np.complex128, m=200, seed=1)
+    if real_tensor:
+        A = lt.DenseOperator(A.matrix, SHAPE, dtype=np.dtype(np.float64))
+        X = lt.random_tucker(SHAPE, RANK, seed=5)
+        clean, y = (v - lt.gaussian(SHAPE, 200, seed=1, dtype=complex).forward(
+            lt.random_tucker(SHAPE, RANK, seed=1001, dtype=complex)
+        ) + A.forward(X) for v in (clean, y))  # fmt: skip
+    result = lt.recover(A, y, RANK, loss="huber")
+    keep = np.flatnonzero(~bad)
+    without = lt.recover(A.restrict(keep), clean[keep], RANK)
+    assert error(result, X) <= 1.3 * error(without, X)
+    assert result.weights.dtype == np.float64
+    np.testing.assert_array_equal(result.weights == 0, bad)
+    assert result.X.dtype == (np.float64 if real_tensor else np.complex128)
+
+
+def test_single_precision_stays_single():
+    A, y, X, _, bad = make(dtype=np.float32, seed=1)
+    result = lt.recover(A, y.astype(np.float32), RANK, loss="huber")
+    assert result.X.core.dtype == result.weights.dtype == np.float32
+    assert error(result, X) < 0.02
+    np.testing.assert_array_equal(result.weights == 0, bad)
+
+
+def test_every_kind_of_array(kind):
+    A, y, _, _, bad = make((6, 5), (2, 2), 80, seed=1)
+    expected = lt.recover(A, y, (2, 2), solver="rgn", loss="huber")
+    given = lt.DenseOperator(kind(A.matrix), (6, 5))
+    result = lt.recover(given, kind(y), (2, 2), solver="rgn", loss="huber")
+    assert kind.owns(result.weights)
+    assert kind.owns(result.X.core)
+    np.testing.assert_allclose(np.asarray(result.weights), expected.weights, rtol=0, atol=1e-6)
+    np.testing.assert_allclose(np.asarray(result.X.full()), expected.X.full(), rtol=0, atol=1e-8)
+    np.testing.assert_array_equal(np.asarray(result.weights) == 0, bad)
+
+
+# the weights
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_every_fit_has_the_weights_of_the_residuals_of_the_last(monkeypatch, weighted):
+    fits = spied(monkeypatch)
+    A, y, _, _, _ = make(seed=1)
+    given = np.ones(M_ROWS)
+    if weighted:
+        given = np.random.default_rng(3).uniform(0.5, 2, M_ROWS)
+        given[::7] = 0
+    result = lt.recover(A, y, RANK, loss="huber", weights=given if weighted else None)
+    assert len(fits) > 3
+    first, start, before = fits[0]
+    assert start is None
+    limit = 3 * 1.4826 * np.median(np.abs(y[given > 0]))
+    np.testing.assert_allclose(first.y, np.clip(y, -limit, limit), rtol=1e-12)
+    for problem, start, after in fits[1:]:
+        assert start is before.X
+        residual = y - A.forward(before.X.full())
+        expected = given * weights_by_the_formula(residual, given)
+        np.testing.assert_allclose(problem.weights, expected, rtol=1e-9)
+        np.testing.assert_array_equal(problem.y, y)
+        before = after
+    np.testing.assert_array_equal(result.weights, fits[-1][0].weights)
+    # settled: the last fit has changed next to nothing
+    now = given * weights_by_the_formula(y - A.forward(result.X.full()), given)
+    np.testing.assert_allclose(result.weights, now, rtol=0, atol=0.05)
+
+
+def test_rounds_go_on_until_a_fit_changes_little(monkeypatch):
+    fits = spied(monkeypatch)
+    A, y, _, _, _ = make(seed=1)
+    result = lt.recover(A, y, RANK, loss="huber")
+    changes = [
+        float(lt.metrics.relative_error(after.X, before.X)) / after.residual
+        for (_, _, before), (_, _, after) in itertools.pairwise(fits)
+    ]
+    assert all(change > 0.01 for change in changes[:-1])
+    assert changes[-1] <= 0.01
+    np.testing.assert_array_equal(result.X.core, fits[-1][2].X.core)
+
+
+def test_given_weights_are_multiplied_and_zero_stays_zero():
+    A, y, X, _, bad = make(seed=1)
+    weights = np.ones(M_ROWS)
+    weights[5::20] = 0
+    results = []
+    for garbage in (1e9, np.nan):
+        spoilt = np.where(weights > 0, y, garbage)
+        result = lt.recover(A, spoilt, RANK, weights=weights, loss="huber")
+        np.testing.assert_array_equal(result.weights == 0, bad | (weights == 0))
+        assert error(result, X) < 0.02
+        results.append(result)
+    np.testing.assert_allclose(results[0].X.full(), results[1].X.full(), rtol=0, atol=1e-9)
+    np.testing.assert_allclose(results[0].weights, results[1].weights, rtol=0, atol=1e-7)
+    times_four = lt.recover(A, np.where(weights > 0, y, 0), RANK, weights=4 * weights, loss="huber")
+    np.testing.assert_allclose(times_four.weights, 4 * results[0].weights, rtol=0, atol=1e-5)
+    np.testing.assert_allclose(times_four.X.full(), results[0].X.full(), rtol=0, atol=1e-7)
+
+
+# one history
+
+
+def test_history_is_that_of_all_rounds(monkeypatch):
+    fits = spied(monkeypatch)
+    A, y, X, _, _ = make(seed=1)
+    result = lt.recover(A, y, RANK, loss="huber", X_true=X)
+    history = result.history
+    assert list(history) == [*COLUMNS, "error"]
+    assert history.rows == sum(fit[2].history.rows for fit in fits)
+    np.testing.assert_array_equal(history.epoch, np.arange(history.rows))
+    assert (np.diff(history.passes) >= 0).all()
+    assert (np.diff(history.seconds) >= 0).all()
+    assert result.passes == history.passes[-1] == pytest.approx(sum(f[2].passes for f in fits))
+    assert result.seconds == pytest.approx(sum(fit[2].seconds for fit in fits))
+    assert result.error == pytest.approx(error(result, X))
+    expected = []
+    for k, (_, _, fit) in enumerate(fits):
+        label = f"huber {k} " if k else ""
+        expected += [label + phase for phase in fit.history.phase.tolist()]
+    assert history.phase.tolist() == expected
+    for name in ("residual", "cost", "error"):
+        joined = np.concatenate([fit[2].history[name] for fit in fits])
+        np.testing.assert_array_equal(history[name], joined)
+    lt.recover(A, y, RANK, loss="huber").plot()
+
+
+def test_a_callback_ends_the_rounds():
+    A, y, _, _, _ = make(seed=1)
+    whole = lt.recover(A, y, RANK, loss="huber").history
+    rows = [k for k, phase in enumerate(whole.phase) if phase.startswith("huber 2")]
+    assert len(rows) > 3
+    last = rows[-2]  # not the one that ends the round anyway
+    wanted = last + 1 - 3  # the first row of each of three fits is its start, and no epoch
+    calls = []
+
+    def stop(progress):
+        calls.append(progress.epoch)
+        return len(calls) == wanted
+
+    result = lt.recover(A, y, RANK, loss="huber", callbacks=[stop])
+    assert len(calls) == wanted
+    assert result.status is lt.Status.INTERRUPTED
+    assert not result.success
+    assert result.history.phase.tolist() == whole.phase.tolist()[: last + 1]
+
+
+def test_the_time_is_that_of_all_rounds(monkeypatch):
+    """By a clock that takes a second a step."""
+    ticks = iter(range(10**6))
+    clock = types.SimpleNamespace(perf_counter=lambda: next(ticks))
+    monkeypatch.setattr("lowtucker.driver.time", clock)
+    A, y, _, _, _ = make(seed=1)
+    whole = lt.recover(A, y, RANK, loss="huber", solver="rgn")
+    first = sum(not phase.startswith("huber") for phase in whole.history.phase)
+    assert first + 3 < whole.seconds
+    limit = first + 3
+    result = lt.recover(A, y, RANK, loss="huber", solver="rgn", max_seconds=limit)
+    assert result.status is lt.Status.MAX_SECONDS
+    assert limit <= result.seconds < limit + 1
+    assert "huber" in result.history.phase[-1]
+
+
+def test_a_file_keeps_weights_and_notes(tmp_path):
+    A, y, _, _, _ = make(seed=1, noise=0.0)
+    result = lt.recover(A, y, (3, 2, 2), loss="huber")
+    assert result.notes
+    result.save(tmp_path / "result.npz")
+    loaded = lt.load(tmp_path / "result.npz")
+    np.testing.assert_array_equal(loaded.weights, result.weights)
+    assert loaded.notes == result.notes
+    assert loaded.history.phase.tolist() == result.history.phase.tolist()
+    assert result.notes[0] in repr(loaded)
+    plain = lt.recover(A, A.forward(lt.random_tucker(SHAPE, RANK, seed=1)), RANK)
+    plain.save(tmp_path / "plain.npz")
+    assert lt.load(tmp_path / "plain.npz").weights is None
+    assert lt.load(tmp_path / "plain.npz").notes == ()
+
+
+def test_a_file_keeps_weights_of_every_kind(kind, tmp_path):
+    A, y, _, _, _ = make((6, 5), (2, 2), 80, seed=1)
+    given = lt.DenseOperator(kind(A.matrix), (6, 5))
+    result = lt.recover(given, kind(y), (2, 2), solver="rgn", loss="huber", max_epochs=3)
+    result.save(tmp_path / "result.npz")
+    np.testing.assert_array_equal(
+        lt.load(tmp_path / "result.npz").weights, np.asarray(result.weights)
+    )
+
+
+# what cannot be
+
+
+@pytest.mark.parametrize("loss", ["l1", "Huber", None, 2])
+def test_unknown_losses_are_refused(loss):
+    A, y, _, _, _ = make(m=60)
+    with pytest.raises(ValueError, match=rf"loss must be one of squared, huber, got {loss!r}"):
+        lt.recover(A, y, RANK, loss=loss)
+
+
+def test_stacks_are_refused():
+    A = lt.gaussian((4, 4), 40, seed=0, trials=3)
+    message = r"loss='huber' takes one problem, got a stack of \(3,\)"
+    with pytest.raises(ValueError, match=message):
+        lt.recover(A, np.ones((3, 40)), (1, 1), loss="huber")
+
+
+# the parts
+
+
+def problems():
+    """Random measurements: plain, weighted, complex."""
+    for seed in range(4):
+        rng = np.random.default_rng(seed)
+        m = 31 + seed
+        dtype = np.complex128 if seed == 3 else np.float64
+        A = lt.gaussian((3, 4), m, seed=seed, dtype=dtype)
+        y = rng.standard_t(1.5, m).astype(dtype)
+        if seed == 3:
+            y = y * np.exp(1j * rng.uniform(0, 6, m))
+        weights = rng.uniform(0, 2, m) * (rng.random(m) < 0.8) if seed % 2 else None
+        yield lt.Problem(A, y, weights)
+
+
+def counted(problem):
+    return np.ones(problem.m, bool) if problem.weights is None else problem.weights > 0
+
+
+def spread(problem, v):
+    ordered = sorted(np.abs(v)[counted(problem)].tolist())
+    n = len(ordered)
+    return 1.4826 * (ordered[(n - 1) // 2] + ordered[n // 2]) / 2
+
+
+def test_spread_is_the_median_of_those_that_count():
+    for problem in problems():
+        assert _spread(problem, problem.y) == pytest.approx(spread(problem, problem.y))
+    rng = np.random.default_rng(0)
+    A = lt.gaussian((2, 2), 20001, seed=0)
+    normal = lt.Problem(A, 3.0 * rng.standard_normal(20001))
+    assert _spread(normal, normal.y) == pytest.approx(3.0, rel=0.03)
+
+
+def test_clipped_measurements_keep_their_sign_and_phase():
+    clipped = 0
+    for problem in problems():
+        limit = 3 * spread(problem, problem.y)
+        small = _clipped(problem)
+        expected = [v if abs(v) <= limit else v / abs(v) * limit for v in problem.y.tolist()]
+        np.testing.assert_allclose(small.y, expected, rtol=1e-12)
+        assert small.weights is problem.weights
+        assert small.A is problem.A
+        clipped += int(np.sum(np.abs(problem.y) > limit))
+    assert clipped > 5
+
+
+def test_huber_weights_are_the_formula():
+    kinds = np.zeros(3, dtype=int)
+    for problem in problems():
+        X = lt.random_tucker((3, 4), (1, 1), seed=9, dtype=problem.y.dtype)
+        residual = problem.y - problem.A.forward(X.full())
+        given = np.ones(problem.m) if problem.weights is None else problem.weights
+        formula = weights_by_the_formula(residual, given)
+        weights = _huber_weights(problem, X)
+        np.testing.assert_allclose(weights, given * formula, rtol=1e-12)
+        kinds += [(formula == 0).sum(), (formula == 1).sum(), ((formula > 0) & (formula < 1)).sum()]
+    assert (kinds > 1).all()
+
+
+@pytest.mark.parametrize(
+    ("size", "weight"), [(0.9, 1.0), (1.34, 1.0), (2.69, 0.5), (5.99, 1.345 / 5.99), (6.01, 0.0)]
+)
+def test_weights_at_so_many_standard_deviations(size, weight):
+    X = lt.random_tucker((3, 4), (1, 1), seed=9)
+    A = lt.gaussian((3, 4), 31, seed=0)
+    residual = np.where(np.arange(31) % 2, 1.0, -1.0) / 1.4826  # sigma is one
+    residual[4] = -size
+    weights = _huber_weights(lt.Problem(A, A.forward(X) + residual), X)
+    assert weights[4] == pytest.approx(weight, abs=1e-9)
+    assert (np.delete(weights, 4) == 1).all()
+
+
+def test_weights_of_a_fit_to_rounding_leave_out_what_it_did_not_fit():
+    X = lt.random_tucker((3, 4), (1, 1), seed=9)
+    A = lt.gaussian((3, 4), 30, seed=0)
+    y = A.forward(X)
+    y[4] += 1e-3
+    weights = _huber_weights(lt.Problem(A, y), X)
+    np.testing.assert_array_equal(weights, np.arange(30) != 4)
+
+
+def fit(loss, **changes):
+    settings = {
+        "solver": "auto", "tol": 1e-6, "max_epochs": 500, "max_seconds": None, "noise_std": None,
+        "X_true": None, "seed": 0, "callbacks": (), "loss": loss,
+    }  # fmt: skip
+    return Fit(**(settings | changes))
+
+
+def test_losses_are_squares_cut_at_three_standard_deviations():
+    cut = 0
+    for problem in problems():
+        r = problem.y[::-1].copy()
+        limit = 3 * spread(problem, r)
+        w = np.ones(problem.m) if problem.weights is None else problem.weights
+        squares = [wj * abs(v) ** 2 for wj, v in zip(w, r.tolist(), strict=True) if wj > 0]
+        np.testing.assert_allclose(fit("squared").losses(problem, r), squares, rtol=1e-12)
+        capped = [
+            wj * min(abs(v), limit) ** 2 for wj, v in zip(w, r.tolist(), strict=True) if wj > 0
+        ]
+        np.testing.assert_allclose(fit("huber").losses(problem, r), capped, rtol=1e-12)
+        cut += int(np.sum(np.abs(r[counted(problem)]) > limit))
+    assert cut > 5
+
+
+def test_joined_histories_go_on():
+    A, y, X, _, _ = make(m=120, seed=1)
+    problem = lt.Problem(A, y)
+    one = lt.solve(problem, lt.RGN(), RANK, stop=lt.MaxEpochs(4), X_true=X)
+    two = lt.solve(problem, lt.RCG(), RANK, stop=lt.MaxEpochs(2), X_true=X)
+    assert _joined(None, one, "") is one
+    named = _joined(None, one, "first")
+    assert set(named.history.phase.tolist()) == {"first RGN"}
+    np.testing.assert_array_equal(named.history.residual, one.history.residual)
+    both = _joined(named, two, "second")
+    assert both.history.rows == 5 + 3
+    assert both.history.phase.tolist() == ["first RGN"] * 5 + ["second RCG"] * 3
+    np.testing.assert_array_equal(both.history.epoch, np.arange(8))
+    for name in ("passes", "seconds"):
+        expected = [*one.history[name], *(one.history[name][-1] + two.history[name])]
+        np.testing.assert_allclose(both.history[name], expected, rtol=1e-12)
+    assert both.passes == one.passes + two.passes
+    assert both.seconds == one.seconds + two.seconds
+    assert both.X is two.X
+    assert both.status is two.status
+    assert both.residual == two.residual
+    # nothing is changed in place
+    assert one.history.rows == 5
+    assert two.history.phase.tolist() == ["RCG"] * 3

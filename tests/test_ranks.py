@@ -1,0 +1,710 @@
+"""A rank that is not known, and verdicts on one that was given."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+import warnings
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker._random import Stream, generator
+from lowtucker.fitting import Fit
+from lowtucker.ranks import _Candidate, _larger, _split, larger_rank_fits, search_rank, smaller_rank
+
+SHAPE, RANK = (8, 8, 8), (2, 1, 2)
+
+
+def tensor(shape, rank, seed, least=0.25):
+    """Random tensor whose smallest singular value can be told from noise."""
+    for k in range(200):
+        X = lt.random_tucker(shape, rank, seed=(seed, k))
+        if all(s.min() > least * s.max() for s in map(np.asarray, lt.spectra(X).values)):
+            return X
+    raise AssertionError("no tensor is far from a lower rank")
+
+
+def make(shape=SHAPE, rank=RANK, m=None, seed=0, noise=0.0, ratio=5):
+    m = m or math.ceil(ratio * lt.degrees_of_freedom(shape, rank))
+    A = lt.gaussian(shape, m, seed=seed)
+    X = tensor(shape, rank, seed)
+    y = A.forward(X)
+    e = np.random.default_rng(seed).standard_normal(m)
+    return A, y + noise * np.linalg.norm(y) / np.linalg.norm(e) * e, X
+
+
+def fit(**changes):
+    settings = {
+        "solver": "auto", "tol": 1e-6, "max_epochs": 500, "max_seconds": None, "noise_std": None,
+        "X_true": None, "seed": 0, "callbacks": (), "loss": "squared",
+    }  # fmt: skip
+    return Fit(**(settings | changes))
+
+
+def error(result, X):
+    return float(lt.metrics.relative_error(result.X, X))
+
+
+def held_out(m, seed=0):
+    return generator(seed, Stream.HELD_OUT).random(m) < 1 / 8
+
+
+# the search
+
+
+RANKS = [
+    ((9, 8), (2, 2)),
+    ((10, 9), (3, 3)),
+    ((8, 8, 8), (2, 1, 2)),
+    ((8, 9, 7), (1, 3, 3)),
+    ((8, 8, 8), (3, 2, 2)),
+    ((7, 7, 7), (1, 1, 1)),
+    ((4, 4, 4, 4), (2, 2, 1, 2)),
+    ((5, 4, 4, 5), (1, 2, 2, 1)),
+]
+
+
+@pytest.mark.parametrize(("shape", "rank"), RANKS)
+@pytest.mark.parametrize("seed", range(3))
+def test_the_rank_is_found_without_noise(shape, rank, seed):
+    A, y, X = make(shape, rank, seed=seed, ratio=4)
+    result = lt.recover(A, y, "auto", seed=seed)
+    assert result.rank == result.X.rank == rank
+    assert result.status is lt.Status.CONVERGED
+    assert result.success
+    assert error(result, X) < 1e-5
+    assert result.m == A.m
+    assert result.degrees_of_freedom == lt.degrees_of_freedom(shape, rank)
+    assert result.notes[0].startswith(f"Rank {rank} was found. Held-out residuals: (1")
+    assert len(result.notes) == 1  # and no smaller one would do
+
+
+@pytest.mark.parametrize(("shape", "rank"), RANKS)
+def test_the_rank_is_found_in_noise(shape, rank):
+    found = 0
+    for seed in range(3):
+        A, y, X = make(shape, rank, seed=seed, noise=0.01)
+        result = lt.recover(A, y, "auto", seed=seed)
+        found += result.rank == rank
+        assert not result.success or error(result, X) < 0.02
+    assert found >= 2
+
+
+def test_equal_singular_values_do_not_end_the_search_too_soon():
+    """Small ranks foretell next to nothing of what is held out, and say nothing of larger ones."""
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        X = (
+            np.linalg.qr(rng.standard_normal((10, 5)))[0]
+            @ np.linalg.qr(rng.standard_normal((10, 5)))[0].T
+        )
+        A = lt.gaussian((10, 10), 250, seed=seed)
+        result = lt.recover(A, A.forward(X), "auto", seed=seed)
+        assert result.rank == (5, 5)
+        assert result.success
+
+
+def test_a_rank_without_a_search_needs_no_note():
+    A, y, _ = make()
+    assert lt.recover(A, y, RANK).notes == ()
+
+
+def test_upper_case_is_auto_too():
+    A, y, _ = make()
+    assert lt.recover(A, y, "AUTO").rank == RANK
+
+
+def test_the_history_is_that_of_the_search_and_the_fit():
+    A, y, X = make(noise=0.01)
+    result = lt.recover(A, y, "auto", X_true=X)
+    history = result.history
+    np.testing.assert_array_equal(history.epoch, np.arange(history.rows))
+    assert (np.diff(history.passes) >= 0).all()
+    assert (np.diff(history.seconds) >= 0).all()
+    phases = history.phase.tolist()
+    assert phases[0].startswith("rank 1,1,1 R")
+    assert phases[-1].startswith("all rows R")
+    heads = list(dict.fromkeys(" ".join(p.split()[:2]) for p in phases))
+    assert heads[0] == "rank 1,1,1"
+    assert heads[1] == "rank 2,2,2"
+    assert heads[-1] == "all rows"
+    assert result.passes == history.passes[-1]
+    assert history.error[-1] == pytest.approx(error(result, X), rel=1e-3)
+
+
+def test_the_truth_is_never_looked_at():
+    A, y, X = make(noise=0.01)
+    plain = lt.recover(A, y, "auto")
+    for truth in (X, lt.random_tucker(SHAPE, RANK, seed=9)):
+        other = lt.recover(A, y, "auto", X_true=truth)
+        assert other.rank == plain.rank
+        assert other.status is plain.status
+        assert other.notes == plain.notes
+        np.testing.assert_array_equal(other.X.core, plain.X.core)
+        np.testing.assert_array_equal(other.history.residual, plain.history.residual)
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_fits_on_the_way_do_not_see_what_is_held_out(loss):
+    A, y, _ = make(noise=0.01)
+    held = held_out(A.m)
+    assert 10 < held.sum() < 40
+    spoilt = np.where(held & (np.arange(A.m) % 3 > 0), 1e3 * y[::-1], y)
+    options = {"rank": lt.RankSearch(max=(1, 1, 1)), "loss": loss}
+    one, two = lt.recover(A, y, **options), lt.recover(A, spoilt, **options)
+    parts = []
+    for result in (one, two):
+        rows = [p.startswith("rank 1,1,1") for p in result.history.phase]
+        parts.append(result.history.residual[rows])
+        assert len(parts[-1]) > 3
+    np.testing.assert_array_equal(*parts)
+    assert one.notes != two.notes  # they judge
+    assert one.history.residual[-1] != two.history.residual[-1]  # and are fitted in the end
+
+
+def test_what_is_held_out_is_an_eighth_by_weights():
+    A, y, _ = make()
+    given = np.random.default_rng(0).uniform(0, 1, A.m)
+    for weights in (None, given):
+        for seed in (0, 5):
+            problem = lt.Problem(A, y, weights)
+            train, held = _split(problem, fit(seed=seed))
+            mask = held_out(A.m, seed)
+            w = np.ones(A.m) if weights is None else weights
+            np.testing.assert_array_equal(held.weights, np.where(mask, w, 0))
+            np.testing.assert_array_equal(train.weights, np.where(mask, 0, w))
+            assert train.A is held.A is A
+    assert not np.array_equal(held_out(A.m, 0), held_out(A.m, 5))
+
+
+# with everything else
+
+
+def test_weights_leave_measurements_out():
+    A, y, X = make(ratio=7)
+    weights = np.random.default_rng(0).uniform(0.5, 2, A.m)
+    weights[::6] = 0
+    y = np.where(weights > 0, y, np.nan)
+    result = lt.recover(A, y, "auto", weights=weights)
+    assert result.rank == RANK
+    assert result.success
+    assert error(result, X) < 1e-5
+    assert result.m == np.count_nonzero(weights)
+
+
+def test_noise_of_known_size():
+    A, y, X = make(noise=0.03, ratio=7, seed=1)
+    std = 0.03 * np.linalg.norm(y) / np.sqrt(A.m)
+    result = lt.recover(A, y, "auto", noise_std=std)
+    assert result.rank == RANK
+    assert result.status is lt.Status.NOISE_FLOOR
+    assert error(result, X) < 0.04
+
+
+def test_outliers_do_not_hide_the_rank():
+    A, y, X = make((9, 8), (2, 2), 200, seed=1, noise=0.0)
+    bad = np.zeros(200, dtype=bool)
+    bad[np.random.default_rng(0).permutation(200)[:20]] = True
+    spoilt = y + np.where(bad, 30 * np.std(y), 0)
+    result = lt.recover(A, spoilt, "auto", loss="huber")
+    assert result.rank == (2, 2)
+    assert result.success
+    assert error(result, X) < 1e-5
+    assert (result.weights[bad] == 0).all()
+    squares = lt.recover(A, spoilt, "auto")
+    assert not squares.success
+    assert error(squares, X) > 0.3
+
+
+def test_functions():
+    """Neither rows nor a tangent design of its own."""
+    A, y, X = make()
+    given = lt.FunctionOperator(A.forward, A.adjoint, A.shape, A.m)
+    result = lt.recover(given, y, "auto")
+    assert result.rank == RANK
+    assert result.success
+    assert error(result, X) < 1e-5
+
+
+class Minimal(lt.MeasurementOperator):
+    """An operator as the documentation tells users to write one."""
+
+    def __init__(self, rows):
+        self.rows, self.m, self.shape = rows, len(rows), rows.shape[1:]
+
+    def _forward(self, X):
+        return np.einsum("mijk,ijk->m", self.rows, X)
+
+    def _adjoint(self, v):
+        return np.einsum("mijk,m->ijk", self.rows, v)
+
+
+def test_operators_of_ones_own():
+    A, y, X = make((5, 6, 5), (2, 2, 1))
+    result = lt.recover(Minimal(A.matrix.reshape(A.m, 5, 6, 5)), y, "auto")
+    assert result.rank == (2, 2, 1)
+    assert error(result, X) < 1e-5
+
+
+@pytest.mark.parametrize("kind", ["readonly", "torch"], indirect=True)
+def test_kinds_of_arrays(kind):
+    A, y, X = make((6, 5, 5), (2, 1, 2))
+    result = lt.recover(lt.DenseOperator(kind(A.matrix), A.shape), kind(y), "auto")
+    assert result.rank == (2, 1, 2)
+    assert result.success
+    assert kind.owns(result.X.core)
+    assert lt.metrics.relative_error(np.asarray(result.X.full()), X.full()) < 1e-5
+
+
+@pytest.mark.parametrize("solver", ["tiht", lt.RGN(), lt.RCG(), [lt.RSGD(), lt.RGN()]], ids=repr)
+def test_any_solver_may_do_the_fits(solver):
+    A, y, X = make(ratio=7)
+    result = lt.recover(A, y, "auto", solver=solver, max_epochs=5000)
+    assert result.rank == RANK
+    assert result.success
+    assert error(result, X) < 1e-4
+    names = {phase.split()[2] for phase in result.history.phase.tolist()}
+    allowed = {"TIHT"} if solver == "tiht" else {"RGN", "RSGD"} if solver != lt.RCG() else {"RCG"}
+    assert names <= allowed
+
+
+def test_complex_tensors():
+    A = lt.gaussian(SHAPE, 250, seed=0, dtype=np.complex128)
+    X = lt.random_tucker(SHAPE, RANK, seed=1, dtype=np.complex128)
+    result = lt.recover(A, A.forward(X), "auto")
+    assert result.rank == RANK
+    assert error(result, X) < 1e-5
+
+
+# limits
+
+
+def test_a_largest_rank_is_respected():
+    A, y, _ = make(SHAPE, (3, 2, 2), 300)
+    for limit, found in (
+        ((5, 5, 5), (3, 2, 2)),
+        ((3, 2, 2), (3, 2, 2)),
+        ((2, 2, 2), (2, 2, 2)),
+        ((1, 1, 5), (1, 1, 1)),
+    ):
+        result = lt.recover(A, y, lt.RankSearch(max=limit))
+        assert result.rank == found
+        assert result.success == (found == (3, 2, 2))
+        for phase in result.history.phase.tolist():
+            if phase.startswith("rank"):
+                tried = map(int, phase.split()[1].split(","))
+                assert all(r <= n for r, n in zip(tried, limit, strict=True))
+        said = "Larger ranks could not be tried." in result.notes[0]
+        assert said == (found != (3, 2, 2))
+
+
+@pytest.mark.parametrize(
+    ("limit", "exception", "message"),
+    [
+        ((3, 2), ValueError, r"RankSearch\(max=\(3, 2\)\): .*2 entries.*3 modes"),
+        ((2, 2, 2, 2), ValueError, r"RankSearch\(max=\(2, 2, 2, 2\)\): .*4 entries"),
+        ((0, 1, 1), ValueError, r"RankSearch\(max=\(0, 1, 1\)\): .*between 1 and 8"),
+        ((8, 9, 8), ValueError, r"RankSearch\(max=\(8, 9, 8\)\): .*between 1 and 8"),
+        (4, TypeError, r"RankSearch\(max=4\): .*one entry a mode"),
+        ((2.0, 2, 2), TypeError, r"RankSearch\(max=\(2\.0, 2, 2\)\): .*integers"),
+    ],
+)
+def test_a_wrong_limit_is_named(limit, exception, message):
+    A, y, _ = make()
+    with pytest.raises(exception, match=message):
+        lt.recover(A, y, lt.RankSearch(max=limit))
+
+
+def test_what_cannot_be_searched():
+    A, y, X = make()
+    with pytest.raises(ValueError, match=r"start has a rank of its own: give rank=start\.rank"):
+        lt.recover(A, y, "auto", start=X)
+    with pytest.raises(ValueError, match=r'a tuple of integers or "auto", got \'foo\''):
+        lt.recover(A, y, "foo")
+    stack = lt.gaussian((4, 4), 40, seed=0, trials=2)
+    with pytest.raises(ValueError, match=r'rank="auto" takes one problem, got a stack of \(2,\)'):
+        lt.recover(stack, np.ones((2, 40)), "auto")
+    with pytest.raises(ValueError, match="takes one problem"):
+        lt.recover(stack, np.ones((2, 40)), lt.RankSearch(max=(2, 2)))
+
+
+def test_a_search_that_ends_at_its_limit_is_not_settled():
+    A, y, _ = make(SHAPE, (3, 2, 2), 300, noise=0.01)
+    problem = lt.Problem(A, y)
+    _, settled = search_rank(problem, lt.RankSearch(max=(2, 2, 2)), fit())
+    assert not settled
+    result, settled = search_rank(problem, lt.RankSearch(), fit())
+    assert settled
+    assert result.rank == (3, 2, 2)
+    # an exact fit needs no larger rank to be settled
+    problem = lt.Problem(A, A.forward(tensor(SHAPE, (3, 2, 2), 0)))
+    _, settled = search_rank(problem, lt.RankSearch(max=(3, 2, 2)), fit())
+    assert settled
+
+
+def test_what_a_search_at_its_limit_leaves_is_not_called_noise():
+    A, y, X = make(noise=0.01, ratio=6)
+    assert lt.recover(A, y, RANK).status is lt.Status.NOISE_FLOOR
+    result = lt.recover(A, y, lt.RankSearch(max=RANK))
+    assert result.rank == RANK
+    assert error(result, X) < 0.02
+    assert result.status is lt.Status.STALLED
+    assert not result.success
+    assert "Larger ranks could not be tried." in result.notes[0]
+
+
+def test_too_few_measurements_for_the_rank_are_no_success():
+    """Rank (4, 4, 4) has 160 degrees of freedom."""
+    for seed in range(2):
+        A, y, X = make(SHAPE, (4, 4, 4), 150, seed=seed)
+        result = lt.recover(A, y, "auto", seed=seed)
+        assert not result.success
+        assert error(result, X) > 0.1
+        assert lt.degrees_of_freedom(SHAPE, result.rank) * 1.3 <= 150
+
+
+@pytest.mark.parametrize("m", [5, 12])
+def test_next_to_no_measurements(m):
+    A, y, _ = make(m=m)
+    with pytest.warns(lt.UnderdeterminedWarning, match=f"{m} measurements cannot determine"):
+        result = lt.recover(A, y, "auto", seed=2)  # one of them is held out
+    assert result.rank == (1, 1, 1)
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert not result.success
+    assert "too few measurements to hold any out" in result.notes[0]
+
+
+def test_order_1():
+    A = lt.gaussian((6,), 40, seed=0)
+    x = np.arange(1.0, 7.0)
+    result = lt.recover(A, A.forward(x), "auto")
+    assert result.rank == (1,)
+    assert result.success
+    np.testing.assert_allclose(result.X.full(), x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(1, 1), (1, 1, 1), (1, 6, 1)])
+def test_modes_of_length_one(shape):
+    A = lt.gaussian(shape, 60, seed=0)
+    x = np.arange(1.0, 1 + math.prod(shape)).reshape(shape)
+    result = lt.recover(A, A.forward(x), "auto")
+    assert result.rank == (1,) * len(shape)
+    assert result.success
+    np.testing.assert_allclose(result.X.full(), x, rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (3, 4, 3), (2, 3, 2, 2)])
+def test_full_rank(shape):
+    A, y, X = _full(shape)
+    result = lt.recover(A, y, "auto")
+    assert result.rank == shape
+    assert result.success
+    np.testing.assert_allclose(result.X.full(), X, rtol=0, atol=1e-4)
+
+
+def _full(shape):
+    X = np.random.default_rng(3).standard_normal(shape)
+    A = lt.gaussian(shape, 5 * math.prod(shape), seed=0)
+    return A, A.forward(X), X
+
+
+def test_zero():
+    A, y, _ = make()
+    result = lt.recover(A, 0 * y, "auto")
+    assert result.rank == (1, 1, 1)
+    assert result.success
+    assert np.abs(result.X.full()).max() == 0
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("shape", "m"), [((6, 5, 6), 150), ((9, 8), 160)])
+def test_noise_alone_has_no_rank(shape, m, seed):
+    A = lt.gaussian(shape, m, seed=seed)
+    result = lt.recover(A, np.random.default_rng(50 + seed).standard_normal(m), "auto", seed=seed)
+    assert not result.success
+    assert result.status in (lt.Status.STALLED, lt.Status.MAX_EPOCHS)
+    assert math.prod(result.rank) <= 8
+    assert result.residual > 0.6
+
+
+# candidates
+
+
+def candidates(seed=0, noise=0.05, weighted=False):
+    A, y, X = make(SHAPE, (2, 2, 2), 300, seed=seed, noise=noise)
+    weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
+    _, held = _split(lt.Problem(A, y, weights), fit())
+    return X, held, fit()
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_scores_and_standard_errors(weighted):
+    X, held, how = candidates(weighted=weighted)
+    small = lt.hosvd(X, (1, 1, 1))
+    mask = held_out(300)
+    w = np.ones(300) if held.weights is None else held.weights
+    losses = {}
+    for name, Z in (("X", X), ("small", small)):
+        candidate = _Candidate.of(Z, held, how)
+        losses[name] = (w * (held.y - held.A.forward(Z.full())) ** 2)[mask]
+        np.testing.assert_allclose(candidate.losses, losses[name], rtol=1e-9)
+        whole = np.sum((w * held.y**2)[mask])
+        assert candidate.score == pytest.approx(np.sqrt(np.sum(losses[name]) / whole))
+    more = losses["small"] - losses["X"]
+    expected = more.mean() / (np.sqrt(np.mean((more - more.mean()) ** 2)) / np.sqrt(len(more)))
+    big, little = _Candidate.of(X, held, how), _Candidate.of(small, held, how)
+    assert little.worse_by(big) == pytest.approx(expected)
+    assert big.worse_by(little) == pytest.approx(-expected)
+    assert big.worse_by(big) == 0
+    assert expected > 1
+    assert big.beats(little)
+    assert not little.beats(big)
+    assert not big.beats(big)
+
+
+def test_to_beat_takes_two_hundredths_and_a_standard_error():
+    X, _, _ = candidates()
+    old = _Candidate(X, np.array([1.0, 1.0, 1.0, 1.0]), 1.0)
+    better = np.array([0.0, 0.1, 0.2, 0.1])
+    assert _Candidate(X, better, 0.97).beats(old)
+    assert not _Candidate(X, better, 0.99).beats(old)
+    scattered = np.array([-2.0, 4.0, -2.0, 3.0])  # better by a quarter, give or take 1.4
+    assert not _Candidate(X, scattered, 0.5).beats(old)
+
+
+def padded(X, rank, size, seed=0):
+    """Tensor with more directions, of a given size relative to its own."""
+    rng = np.random.default_rng(seed)
+    core = size * float(X.norm()) * rng.standard_normal(rank) / math.sqrt(math.prod(rank))
+    core[tuple(slice(0, r) for r in X.rank)] += X.core
+    factors = [
+        np.linalg.qr(np.hstack([U, rng.standard_normal((U.shape[0], r - U.shape[1]))]))[0]
+        for U, r in zip(X.factors, rank, strict=True)
+    ]
+    for U, V in zip(factors, X.factors, strict=True):
+        U[:, : V.shape[1]] = V
+    return lt.TuckerTensor(core, factors)
+
+
+def test_directions_that_are_not_missed_are_dropped():
+    dropped = 0
+    for seed in range(8):
+        X, held, how = candidates(seed)
+        whole = padded(X, (3, 4, 3), 0.01)
+        assert whole.rank == (3, 4, 3)
+        found = _Candidate.of(whole, held, how).trimmed(held, how)
+        assert all(2 <= r <= n for r, n in zip(found.X.rank, (3, 4, 3), strict=True))
+        dropped += 10 - sum(found.X.rank)
+        assert float(lt.metrics.relative_error(found.X, X)) < 0.05
+        again = _Candidate.of(found.X, held, how)
+        assert found.score == pytest.approx(again.score)
+        np.testing.assert_allclose(found.losses, again.losses, rtol=1e-6)
+    assert dropped > 0.7 * 8 * 4  # one in six is better by more than a standard error by chance
+
+
+def test_directions_that_are_missed_stay():
+    for seed in range(3):
+        X, held, how = candidates(seed, noise=0.0)
+        found = _Candidate.of(X, held, how).trimmed(held, how)
+        assert found.X.rank == (2, 2, 2)
+        assert float(lt.metrics.relative_error(found.X, X)) < 1e-12
+
+
+def test_what_is_below_the_tolerance_is_not_missed():
+    X, held, how = candidates(noise=0.0)
+    found = _Candidate.of(padded(X, (3, 3, 3), 1e-8), held, how).trimmed(held, how)
+    assert found.X.rank == (2, 2, 2)
+
+
+def test_the_next_rank_to_try():
+    A = lt.gaussian(SHAPE, 500, seed=0)
+
+    def larger(rank, limit=SHAPE, rows=500, trimmed=()):
+        weights = (np.arange(500) < rows).astype(float)
+        return _larger(rank, limit, lt.Problem(A, np.ones(500), weights), set(trimmed))
+
+    assert larger((0, 0, 0)) == (1, 1, 1)
+    assert larger((1, 1, 1)) == (2, 2, 2)
+    assert larger((3, 3, 3)) == (4, 4, 4)
+    assert larger((4, 4, 4)) == (6, 6, 6)  # 0.4 of 4 is two; 1.3 * 252 rows are there
+    assert larger((4, 4, 4), rows=300) == (5, 5, 5)  # 1.3 * 170 = 221
+    assert larger((4, 4, 4), rows=220) is None
+    assert larger((1, 1, 1), limit=(1, 3, 3)) == (1, 2, 2)
+    assert larger((2, 2, 2), limit=(2, 2, 2)) is None
+    assert larger((1, 1, 1), limit=(1, 1, 8)) is None  # no tensor has (1, 1, 2)
+    # not all modes: 1.3 dof are 117 for (3, 3, 3) and 69 for (3, 2, 2)
+    dof = [lt.degrees_of_freedom(SHAPE, r) for r in ((3, 3, 3), (3, 2, 2))]
+    assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[0])) == (3, 3, 3)
+    assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[0]) - 1, trimmed={1, 2}) == (3, 2, 2)
+    assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[1]) - 1, trimmed={1, 2}) is None
+
+
+# verdicts
+
+
+def result_of(X, status, residual=0.0, estimate=None):
+    A = lt.gaussian(X.shape, 40, seed=0)
+    base = lt.recover(A, np.ones(40), (1,) * len(X.shape), max_epochs=1)
+    return dataclasses.replace(
+        base, X=X, rank=X.rank, status=status, residual=residual, error_estimate=estimate
+    )
+
+
+def test_smaller_rank_drops_what_is_below_the_error():
+    values = np.array([3.0, 1.0, 1e-2, 1e-5])
+    X = lt.hosvd(np.diag(values), (4, 4))
+    size = np.linalg.norm(values)
+    for share in (1e-8, 2e-6, 1e-4, 3.1e-3, 3.3e-3, 0.1, 0.3, 0.4):
+        tails = [np.linalg.norm(values[r:]) for r in range(5)]
+        r = next(r for r in (1, 2, 3, 4) if tails[r] <= share * size)
+        expected = None if r == 4 else (r, r)
+        stuck = result_of(X, lt.Status.STALLED, 0.5, share)
+        assert smaller_rank(stuck) == expected
+        exact = result_of(X, lt.Status.CONVERGED, share / 10, 0.77)
+        assert smaller_rank(exact) == expected
+    assert smaller_rank(result_of(X, lt.Status.STALLED, 0.5, None)) is None
+    assert smaller_rank(result_of(X, lt.Status.CONVERGED, 0.0)) is None
+
+
+def test_smaller_rank_of_every_mode():
+    X = padded(tensor(SHAPE, (2, 3, 2), 0), (3, 4, 5), 1e-6)
+    assert smaller_rank(result_of(X, lt.Status.CONVERGED, 1e-6)) == (2, 3, 2)
+    assert smaller_rank(result_of(X, lt.Status.CONVERGED, 1e-9)) is None
+
+
+def test_larger_rank_fits():
+    A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01)
+    problem = lt.Problem(A, y)
+    small = lt.solve(problem, lt.RGN(), (2, 2, 2))
+    assert larger_rank_fits(problem, small, fit()) == (3, 2, 2)
+    right = lt.solve(problem, lt.RGN(), (3, 2, 2))
+    assert larger_rank_fits(problem, right, fit()) is None
+    # a local minimum: the larger fit is far better, and needs no larger rank
+    local = dataclasses.replace(right, residual=0.5)
+    A, y, _ = make(SHAPE, (3, 2, 2), 350)
+    assert larger_rank_fits(lt.Problem(A, y), local, fit()) is None
+    # no better than what there is
+    good = dataclasses.replace(small, residual=1e-4)
+    assert larger_rank_fits(problem, good, fit()) is None
+    # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
+    keep = np.arange(220)
+    few = lt.Problem(A.restrict(keep), y[keep])
+    assert larger_rank_fits(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit()) is None
+
+
+def test_there_is_no_larger_rank_than_the_full_one():
+    A, y, _ = _full((3, 3))
+    problem = lt.Problem(A, y + np.random.default_rng(0).standard_normal(A.m))
+    result = lt.solve(problem, lt.RGN(), (3, 3))
+    assert larger_rank_fits(problem, result, fit()) is None
+
+
+@pytest.mark.parametrize("noise", [0.0, 0.01])
+@pytest.mark.parametrize("seed", range(3))
+def test_a_rank_one_too_small_is_called_too_small(seed, noise):
+    A, y, _ = make(SHAPE, (3, 2, 2), 400, seed=seed, noise=noise)
+    result = lt.recover(A, y, (2, 2, 2), seed=seed)
+    assert result.status is lt.Status.RANK_TOO_SMALL
+    assert not result.success
+    [note] = result.notes
+    found = r"\(3, 2, 2\)" if not noise else r"\(3, [23], [23]\)"
+    assert re.fullmatch(f"Rank {found} foretells measurements that were held out better.", note)
+    assert note in result.advice
+    assert lt.recover(A, y, (3, 2, 2), seed=seed).success
+    # it is the tensor of the rank that was given
+    assert result.rank == result.X.rank == (2, 2, 2)
+    assert result.residual == pytest.approx(
+        np.linalg.norm(y - A.forward(result.X.full())) / np.linalg.norm(y)
+    )
+    assert "rank 3" not in " ".join(result.history.phase.tolist())
+
+
+def test_only_auto_looks_at_a_larger_rank():
+    A, y, _ = make(SHAPE, (3, 2, 2), 400)
+    assert lt.recover(A, y, (2, 2, 2), solver=lt.RGN()).status is lt.Status.STALLED
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "ratio"),
+    [((8, 8, 8), (2, 2, 2), 8), ((8, 9, 7), (1, 3, 3), 8), ((12, 12, 12), (2, 2, 2), 5)],
+)
+def test_a_right_rank_is_not_called_too_small_for_noise(shape, rank, ratio):
+    for seed in range(5):
+        A, y, X = make(shape, rank, seed=seed, noise=0.01, ratio=ratio)
+        result = lt.recover(A, y, rank, seed=seed)
+        assert result.status in (lt.Status.NOISE_FLOOR, lt.Status.STALLED)
+        assert result.notes == ()
+        assert error(result, X) < 0.02
+
+
+def test_a_local_minimum_of_few_measurements_is_not_called_too_small():
+    stuck = 0
+    for m, k in ((26, 13), (26, 69), (28, 196), (36, 49)):
+        X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, k), orthonormal=False)
+        A = lt.gaussian((5, 5, 6), m, seed=(42, k))
+        result = lt.recover(A, A.forward(X), (1, 2, 2), seed=k, max_epochs=150)
+        assert result.status is not lt.Status.RANK_TOO_SMALL
+        assert result.notes == ()
+        stuck += not result.success
+    assert stuck
+
+
+@pytest.mark.parametrize(
+    ("given", "noise"), [((3, 3, 3), 0.0), ((2, 2, 2), 0.0), ((2, 2, 2), 0.01), ((3, 1, 3), 0.05)]
+)
+def test_a_rank_too_large_is_told_what_would_do(given, noise):
+    for seed in range(3):
+        A, y, X = make(SHAPE, RANK, 420, seed=seed, noise=noise)
+        result = lt.recover(A, y, given, seed=seed)
+        assert result.success
+        assert result.rank == given
+        message = f"Rank {RANK} would do: the rest of {given} is smaller than the error."
+        assert result.notes == (message,)
+        assert message in repr(result)
+        right = lt.recover(A, y, RANK, seed=seed)
+        assert right.success
+        assert right.notes == ()
+        assert error(right, X) < max(1e-5, noise)
+
+
+def test_noise_hides_directions_that_are_smaller_than_the_error():
+    """Rank (2, 2) by a second singular value of 1e-4, in noise of a hundredth."""
+    hits = 0
+    for seed in range(4):
+        U = [
+            np.linalg.qr(np.random.default_rng((seed, k)).standard_normal((9, 2)))[0]
+            for k in (0, 1)
+        ]
+        X = U[0] @ np.diag([1.0, 1e-4]) @ U[1].T
+        A = lt.gaussian((9, 9), 400, seed=seed)
+        y = A.forward(X)
+        y = y + 0.01 * np.linalg.norm(y) / 20 * np.random.default_rng(seed).standard_normal(400)
+        result = lt.recover(A, y, (2, 2))
+        if not result.success:
+            continue
+        s = np.linalg.svd(result.X.full(), compute_uv=False)
+        told = result.notes == (
+            "Rank (1, 1) would do: the rest of (2, 2) is smaller than the error.",
+        )
+        assert told == (s[1] <= result.error_estimate * np.linalg.norm(s))
+        hits += told
+    assert hits
+
+
+def test_verdicts_do_not_look_at_the_truth():
+    A, y, X = make(SHAPE, (3, 2, 2), 400)
+    plain = lt.recover(A, y, (2, 2, 2))
+    other = lt.recover(A, y, (2, 2, 2), X_true=X)
+    assert (plain.status, plain.notes) == (other.status, other.notes)
+    np.testing.assert_array_equal(plain.X.core, other.X.core)
+
+
+def test_verdicts_warn_of_nothing():
+    """Fits of larger ranks are not the caller's: no warning of theirs."""
+    A, y, _ = make(SHAPE, (3, 2, 2), 400)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert lt.recover(A, y, (1, 1, 1)).status is lt.Status.RANK_TOO_SMALL
