@@ -86,6 +86,13 @@ OPERATORS = {
         scipy.sparse.linalg.aslinearoperator(_matrix()), shape=SHAPE
     ),
     "pylops": lambda: lt.as_operator(pylops.MatrixMult(_matrix()), shape=SHAPE),
+    "rank-one": lambda: lt.rank_one([_matrix(n=n, seed=n) for n in SHAPE]),
+    "rank-one-complex": lambda: lt.rank_one(
+        [_matrix(n=n, seed=n, dtype=np.complex128) for n in SHAPE]
+    ),
+    "rank-one-float32": lambda: lt.rank_one([_matrix(n=n, dtype=np.float32) for n in SHAPE]),
+    "rank-one-order-1": lambda: lt.rank_one([_matrix(n=6)]),
+    "rank-one-order-4": lambda: lt.rank_one([_matrix(n=n, seed=n) for n in (2, 3, 2, 3)]),
     "function": _function,
     "restricted": _restricted,
 }

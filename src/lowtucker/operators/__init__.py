@@ -11,17 +11,20 @@ from lowtucker.operators.checks import check_adjoint, check_restriction, operato
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.function import FunctionOperator
 from lowtucker.operators.gaussian import gaussian
+from lowtucker.operators.rank_one import RankOneOperator, rank_one
 
 __all__ = [
     "DenseOperator",
     "FunctionOperator",
     "LinearOperatorAdapter",
     "MeasurementOperator",
+    "RankOneOperator",
     "SparseOperator",
     "as_operator",
     "check_adjoint",
     "check_restriction",
     "gaussian",
     "operator_norm",
+    "rank_one",
     "to_scipy",
 ]

@@ -1,0 +1,136 @@
+"""Rank-one measurements: each row is an outer product of vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowtucker._arrays import (
+    Array,
+    Rows,
+    adjoint,
+    all_finite,
+    as_float,
+    conj,
+    like,
+    namespace,
+    real_dtype,
+    same_kind,
+    size,
+)
+from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.factored import FactoredOperator, contracted, face_splitting
+
+__all__ = ["RankOneOperator", "rank_one"]
+
+# Numbers of a product of rows that are made at a time
+CHUNK_NUMBERS = 1 << 20
+
+
+class RankOneOperator(FactoredOperator):
+    r"""Measurements :math:`y_j = X \times_1 a_j^1 \cdots \times_d a_j^d`; see :func:`rank_one`.
+
+    Parameters
+    ----------
+    factors : sequence of arrays, shapes (m, n_k)
+    """
+
+    def __init__(self, factors: Sequence[Any]) -> None:
+        if not isinstance(factors, Sequence) or not factors:
+            raise TypeError(
+                "factors must be a list of matrices (m, n_k), one for each mode, got "
+                f"{type(factors).__name__}."
+            )
+        arrays = [as_float(F, f"factors[{k}]") for k, F in enumerate(factors)]
+        for k, F in enumerate(arrays):
+            same_kind(F, arrays[0], f"factors[{k}]", "factors[0]")
+            if F.ndim != 2 or F.shape[0] != arrays[0].shape[0] or not size(F.shape):
+                raise ValueError(
+                    f"factors[{k}] must be a matrix with a row for each measurement, "
+                    f"({arrays[0].shape[0]}, n_{k}), got shape {tuple(F.shape)}. Transpose it?"
+                )
+            if not all_finite(F):
+                raise ValueError(f"factors[{k}] has NaN or infinite entries.")
+        xp = namespace(*arrays)
+        dtype = xp.result_type(*arrays)
+        self._set([xp.astype(F, dtype) if F.dtype != dtype else F for F in arrays])
+
+    def _set(self, factors: list[Array]) -> None:
+        self.factors = factors
+        self.shape = tuple(int(F.shape[1]) for F in factors)
+        self.m = int(factors[0].shape[0])
+        self.prototype, self.dtype = factors[0], factors[0].dtype
+
+    def _mode_times(self, k: int, U: Array) -> Array:
+        return namespace(U).matmul(self.factors[k], U)
+
+    def _mode_adjoint(self, k: int, W: Array) -> Array:
+        return namespace(W).matmul(adjoint(self.factors[k]), W)
+
+    def _mode_rows(self, k: int, rows: slice) -> Array:
+        return self.factors[k][rows, :]
+
+    def _chunks(self) -> list[slice]:
+        """Rows whose products with all modes but the first are made at a time."""
+        height = max(1, CHUNK_NUMBERS * self.shape[0] // size(self.shape))
+        return [slice(i, min(i + height, self.m)) for i in range(0, self.m, height)]
+
+    def _forward(self, X: Array) -> Array:
+        xp = namespace(X)
+        parts = [contracted(X, [F[rows, :] for F in self.factors]) for rows in self._chunks()]
+        return xp.concat(parts)
+
+    def _adjoint(self, v: Array) -> Array:
+        xp = namespace(v)
+        total = None
+        for rows in self._chunks():
+            first, *rest = [conj(F[rows, :]) for F in self.factors]
+            weighted = xp.matrix_transpose(first * v[rows][:, None])
+            ones = xp.ones_like(first[:, :1])
+            part = xp.matmul(weighted, face_splitting(rest) if rest else ones)
+            total = part if total is None else total + part
+        return xp.reshape(total, self.shape)
+
+    def _restrict(self, rows: Rows) -> MeasurementOperator:
+        refuse_rows_of_trials(rows, self)
+        block = object.__new__(RankOneOperator)
+        if isinstance(rows, slice):
+            block._set([F[rows, :] for F in self.factors])
+        else:
+            index = like(rows, self.prototype)
+            block._set([namespace(F).take(F, index, axis=0) for F in self.factors])
+        return block
+
+    def _row_norms(self) -> Array:
+        xp = namespace(self.prototype)
+        norms = xp.ones((self.m,), dtype=real_dtype(self.prototype))
+        for F in self.factors:
+            norms = norms * xp.linalg.vector_norm(F, axis=1)
+        return norms
+
+
+def rank_one(factors: Sequence[Any]) -> RankOneOperator:
+    r"""Rank-one measurements: :math:`A_j = a_j^1 \circ \dots \circ a_j^d`.
+
+    Parameters
+    ----------
+    factors : sequence of arrays, shapes (m, n_1), ..., (m, n_d)
+        Row j of matrix k is :math:`a_j^k`. Nothing is conjugated.
+
+    Notes
+    -----
+    Memory: m sum n_k numbers, where a dense matrix has m N. Measuring a TuckerTensor costs
+    O(m sum n_k r_k), a product with the tangent design as much; neither makes a full tensor.
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> rng = np.random.default_rng(0)
+    >>> A = lt.rank_one([rng.standard_normal((300, 15)) for _ in range(3)])
+    >>> X_true = lt.random_tucker((15, 15, 15), (2, 2, 2), seed=0)
+    >>> result = lt.recover(A, A.forward(X_true), rank=(2, 2, 2))
+    >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
+    (True, True)
+    """
+    return RankOneOperator(factors)
