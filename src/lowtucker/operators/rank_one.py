@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from lowtucker._arrays import (
     Array,
     Rows,
@@ -17,15 +19,19 @@ from lowtucker._arrays import (
     real_dtype,
     same_kind,
     size,
+    to_numpy,
 )
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, face_splitting
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RankOneOperator", "rank_one"]
 
 # Numbers of a product of rows that are made at a time
 CHUNK_NUMBERS = 1 << 20
+# Quantile of the measurements at which a start clips them
+CLIP = 0.9
 
 
 class RankOneOperator(FactoredOperator):
@@ -101,6 +107,17 @@ class RankOneOperator(FactoredOperator):
             index = like(rows, self.prototype)
             block._set([namespace(F).take(F, index, axis=0) for F in self.factors])
         return block
+
+    def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+        """HOSVD of the adjoint of v without its largest entries, whose rows would drown the rest.
+
+        Products of vectors have heavy tails. |v| is clipped at its 90 % quantile.
+        """
+        xp = namespace(v)
+        sizes = xp.abs(v)
+        limit = float(np.quantile(to_numpy(sizes), CLIP))
+        factor = xp.where(sizes > limit, limit / xp.where(sizes > 0, sizes, 1.0), 1.0)
+        return super()._spectral_start(v * xp.astype(factor, sizes.dtype), rank)
 
     def _row_norms(self) -> Array:
         xp = namespace(self.prototype)

@@ -27,6 +27,8 @@ __all__ = ["RGN"]
 PATIENCE, WINDOW, FALL = 12, 5, 0.03
 # Share of the squared residual below which a promised decrease is none
 NOTHING = 1e-7
+# Ends of starts that are as close as this are one and the same minimum
+SAME = 1.001
 # Degrees of freedom above which products with D are the better way: a gram of 200 MB; and for
 # operators without a design of their own, where D takes a forward for each
 LARGE, FEW = 5000, 100
@@ -187,7 +189,7 @@ class RGN(Manifold):
         dof = state.model.T.dof
         # the lowest end, found again and again, is what the measurements leave; with few of them
         # it is most often a local minimum that is found again
-        again = sum(end <= 1.01 * min(ends) for end in ends)
+        again = sum(end <= SAME * min(ends) for end in ends)
         enough = 2 if problem.equations >= PLENTY * dof else 20
         over = attempt >= self.starts or again >= enough
         noise = is_noise(problem, state.model.residual, dof) if not over and attempt == 1 else None
