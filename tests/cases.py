@@ -86,6 +86,8 @@ OPERATORS = {
         scipy.sparse.linalg.aslinearoperator(_matrix()), shape=SHAPE
     ),
     "pylops": lambda: lt.as_operator(pylops.MatrixMult(_matrix()), shape=SHAPE),
+    "entries": lambda: lt.entries(SHAPE, np.random.default_rng(1).integers(0, SHAPE, (M, 3))),
+    "entries-order-1": lambda: lt.entries((6,), np.array([[4], [0], [4], [5]])),
     "rank-one": lambda: lt.rank_one([_matrix(n=n, seed=n) for n in SHAPE]),
     "rank-one-complex": lambda: lt.rank_one(
         [_matrix(n=n, seed=n, dtype=np.complex128) for n in SHAPE]

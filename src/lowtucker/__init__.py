@@ -18,6 +18,7 @@ from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
 from lowtucker.monitoring import History, Progress, ProgressBar
 from lowtucker.operators import (
     DenseOperator,
+    EntriesOperator,
     FunctionOperator,
     LinearOperatorAdapter,
     MeasurementOperator,
@@ -26,6 +27,7 @@ from lowtucker.operators import (
     as_operator,
     check_adjoint,
     check_restriction,
+    entries,
     gaussian,
     operator_norm,
     rank_one,
@@ -80,6 +82,7 @@ __all__ = [
     "CheckError",
     "DenseOperator",
     "Draw",
+    "EntriesOperator",
     "ErrorBelow",
     "FileFormatError",
     "FunctionOperator",
@@ -118,6 +121,7 @@ __all__ = [
     "check_adjoint",
     "check_restriction",
     "degrees_of_freedom",
+    "entries",
     "fold",
     "gaussian",
     "hooi",

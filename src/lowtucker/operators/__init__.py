@@ -9,12 +9,14 @@ from lowtucker.operators.adapters import (
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
 from lowtucker.operators.dense import DenseOperator
+from lowtucker.operators.entries import EntriesOperator, entries
 from lowtucker.operators.function import FunctionOperator
 from lowtucker.operators.gaussian import gaussian
 from lowtucker.operators.rank_one import RankOneOperator, rank_one
 
 __all__ = [
     "DenseOperator",
+    "EntriesOperator",
     "FunctionOperator",
     "LinearOperatorAdapter",
     "MeasurementOperator",
@@ -23,6 +25,7 @@ __all__ = [
     "as_operator",
     "check_adjoint",
     "check_restriction",
+    "entries",
     "gaussian",
     "operator_norm",
     "rank_one",

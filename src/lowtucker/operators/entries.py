@@ -1,0 +1,152 @@
+"""Sampled entries: tensor completion."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, Rows, as_shape, like, namespace, size, to_numpy
+from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.factored import FactoredOperator, face_splitting
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["EntriesOperator", "entries"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Samples whose products are made at a time
+CHUNK_ROWS = 1 << 16
+
+
+class EntriesOperator(FactoredOperator):
+    """Measurements that are entries of the tensor; see :func:`entries`.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    indices : array of int, shape (m, d)
+    """
+
+    def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
+        self.shape = as_shape(shape)
+        self._set(_checked(indices, self.shape))
+
+    def _set(self, indices: NumPyArray) -> None:
+        self.indices = indices
+        self.m = len(indices)
+        self._flat = np.ravel_multi_index(tuple(indices.T), self.shape)
+
+    def _mode_times(self, k: int, U: Array) -> Array:
+        return namespace(U).take(U, like(self.indices[:, k], U), axis=0)
+
+    def _mode_adjoint(self, k: int, W: Array) -> Array:
+        return like(_one_hot(self.indices[:, k], self.shape[k]).T @ to_numpy(W), W)
+
+    def _mode_rows(self, k: int, rows: slice) -> Array:
+        return _one_hot(self.indices[rows, k], self.shape[k]).toarray()
+
+    def _forward(self, X: Array) -> Array:
+        xp = namespace(X)
+        return xp.take(xp.reshape(X, (-1,)), like(self._flat, X))
+
+    def _adjoint(self, v: Array) -> Array:
+        given = to_numpy(v)
+        full = np.zeros(size(self.shape), dtype=given.dtype)
+        np.add.at(full, self._flat, given)
+        return like(full.reshape(self.shape), v)
+
+    def _restrict(self, rows: Rows) -> MeasurementOperator:
+        refuse_rows_of_trials(rows, self)
+        block = object.__new__(EntriesOperator)
+        block.shape = self.shape
+        block._set(self.indices[rows])
+        return block
+
+    def _row_norms(self) -> Array:
+        return np.ones(self.m)
+
+    def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+        r"""Leading eigenvectors of :math:`B_k B_k^*`, diagonal zeroed, with B_k a sparse unfolding.
+
+        The diagonal is that of the samples' sizes, which says nothing of the subspace and drowns
+        it where samples are few. The core is the samples' in these factors. Nothing of the size of
+        the tensor is made; memory: n_k^2 numbers.
+        """
+        import scipy.sparse
+
+        given = to_numpy(v)
+        factors = []
+        for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
+            others = [j for j in range(len(self.shape)) if j != k]
+            sizes = [self.shape[j] for j in others]
+            columns = np.zeros(self.m, dtype=np.int64)
+            for j, length in zip(others, sizes, strict=True):
+                columns = columns * length + self.indices[:, j]
+            _, columns = np.unique(columns, return_inverse=True)
+            B = scipy.sparse.csr_array((given, (self.indices[:, k], columns)), shape=(n, self.m))
+            gram = (B @ B.conj().T).toarray()
+            np.fill_diagonal(gram, 0)
+            factors.append(np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy())
+        core: Any = 0
+        for start in range(0, self.m, CHUNK_ROWS):
+            rows = slice(start, start + CHUNK_ROWS)
+            first, *rest = (U.conj()[self.indices[rows, k]] for k, U in enumerate(factors))
+            weighted = first * given[rows, None]
+            core = core + (weighted.T @ face_splitting(rest) if rest else weighted.sum(axis=0))
+        X = TuckerTensor.trusted(np.reshape(core, rank), factors)
+        return TuckerTensor.trusted(like(X.core, v), [like(U, v) for U in X.factors])
+
+
+def _one_hot(index: NumPyArray, n: int) -> Any:
+    """Sparse matrix with a one in each row: (t, n)."""
+    import scipy.sparse
+
+    t = len(index)
+    return scipy.sparse.csr_array((np.ones(t), index, np.arange(t + 1)), shape=(t, n))
+
+
+def _checked(indices: Any, shape: tuple[int, ...]) -> NumPyArray:
+    index = np.asarray(indices)
+    if index.ndim != 2 or index.shape[1] != len(shape) or not len(index):
+        raise ValueError(
+            f"indices must have one row for each sample and {len(shape)} columns, one for each "
+            f"mode of {shape}, got shape {index.shape}. Try np.argwhere(mask)."
+        )
+    if index.dtype.kind not in "iu":
+        raise TypeError(f"indices must be integers, got dtype {index.dtype}.")
+    outside = np.argwhere((index < 0) | (index >= np.asarray(shape)))
+    if len(outside):
+        i, k = outside[0]
+        raise ValueError(
+            f"indices[{i}, {k}] = {index[i, k]} must be between 0 and {shape[k] - 1}: they count "
+            "from 0. Subtract 1 from those that count from 1."
+        )
+    return np.ascontiguousarray(index, dtype=np.int64)
+
+
+def entries(shape: tuple[int, ...], indices: Any) -> EntriesOperator:
+    """Sampled entries of a tensor: completion.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    indices : array of int, shape (m, d)
+        One row a sample, counted from 0: ``np.argwhere(mask)`` of a mask of what is known.
+
+    Notes
+    -----
+    Memory: m d numbers. Measuring a TuckerTensor costs O(m prod r_k), a product with the tangent
+    design as much; neither makes a full tensor.
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> X_true = lt.random_tucker((20, 20, 20), (2, 2, 2), seed=0)
+    >>> known = np.argwhere(np.random.default_rng(0).random((20, 20, 20)) < 0.1)
+    >>> A = lt.entries((20, 20, 20), known)
+    >>> result = lt.recover(A, X_true.entries(known), rank=(2, 2, 2))
+    >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
+    (True, True)
+    """
+    return EntriesOperator(shape, indices)
