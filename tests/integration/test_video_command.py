@@ -61,7 +61,9 @@ def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
         assert 0.3 < float(row["ssim"]) <= 1
     curve = read(out / "curves.csv")
     assert list(curve[0]) == ["epoch", "cost", "residual", "relative_error"]
-    assert float(curve[-1]["residual"]) < 0.2 * float(curve[0]["residual"])
+    # zero has a residual of 1; the last start need not be the best
+    residuals = [float(row["residual"]) for row in curve]
+    assert min(residuals) < min(0.2, residuals[0])
     np.testing.assert_allclose(
         lt.io.load_video(out / "recovered.gif")[:: 240 // 16, :: 240 // 16],
         recovered.clip(0, 1),

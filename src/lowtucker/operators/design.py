@@ -72,6 +72,11 @@ class TangentDesign:
         """Return D^* r, the coordinates of the projected adjoint."""
         return self.T.coordinates(self.A.adjoint(r))
 
+    def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Residual r = y - A(X) and D^* W r. One pass where rows can be read once for both."""
+        residual, gradient = self.A.misfit(self.T.X, y, weights)
+        return residual, self.T.coordinates(gradient)
+
     def rows(self) -> Iterator[tuple[slice, Array]]:
         """D in blocks of rows, each read once.
 

@@ -96,6 +96,11 @@ class FactoredDesign(TangentDesign):
                 columns.append(face_splitting([arm, self.sides[k][rows, :]]))
             yield rows, xp.concat(columns, axis=1)
 
+    def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Residual and D^* W r, through the factors."""
+        residual = y - contracted(self.T.X.core, self.parts)
+        return residual, self.rmatvec(residual if weights is None else weights * residual)
+
     def rmatvec(self, r: Array) -> Array:
         """Return D^* r through the factors."""
         xp = namespace(r)

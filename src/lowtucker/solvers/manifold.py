@@ -90,14 +90,13 @@ class ProductModel(NamedTuple):
 
     @classmethod
     def at(cls, problem: Problem, X: TuckerTensor) -> ProductModel:
-        """Model of a problem, by a product with D and one with its adjoint."""
+        """Model of a problem, by the residual and D^* r."""
         T = TangentSpace(X)
         design = problem.A.tangent(T)
-        seen = design.matvec(T.here)
-        residual, w = problem.y - seen, problem.weights
-        gradient = design.rmatvec(residual if w is None else w * residual)
-        scale = (float(problem.weighted_norm(seen)) / (float(X.norm()) or 1.0)) ** 2
-        return cls(T, design, w, residual, gradient, scale)
+        residual, gradient = design.misfit(problem.y, problem.weights)
+        seen = float(problem.weighted_norm(problem.y - residual))
+        scale = (seen / (float(X.norm()) or 1.0)) ** 2
+        return cls(T, design, problem.weights, residual, gradient, scale)
 
     @property
     def passes(self) -> float:

@@ -67,9 +67,9 @@ class RCG(Manifold):
 
     def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
         """Steepest descent at X. One pass."""
-        residual, gradient = problem.residual_and_gradient(X)
         T = TangentSpace(X)
-        g = T.coordinates(-gradient)
+        residual, g = problem.A.tangent(T).misfit(problem.y, problem.weights)
+        g = g / problem.count
         return _Search(T, residual, g, g)
 
     def advance(self, problem: Problem, state: State) -> State:
