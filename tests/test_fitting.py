@@ -238,6 +238,55 @@ def test_given_weights_are_multiplied_and_zero_stays_zero():
     np.testing.assert_allclose(times_four.X.full(), results[0].X.full(), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("kind_of_start", ["tensor", "array", "result", "state"])
+@pytest.mark.parametrize("solver", ["auto", "rgn"])
+def test_a_start_gives_the_first_weights(monkeypatch, kind_of_start, solver):
+    A, y, X, _, bad = make(seed=1)
+    some = lt.solve(lt.Problem(A, y), lt.RGN(), RANK, stop=lt.MaxEpochs(2))
+    start = {"tensor": some.X, "array": some.X.full(), "result": some, "state": some.state}
+    fits = spied(monkeypatch)
+    result = lt.recover(A, y, RANK, loss="huber", solver=solver, start=start[kind_of_start])
+    problem, given, _ = fits[0]
+    # a state or a result knows the residuals of other weights: its tensor is what counts
+    assert given is getattr(start[kind_of_start], "X", start[kind_of_start])
+    np.testing.assert_array_equal(problem.y, y)  # nothing is clipped
+    expected = weights_by_the_formula(y - A.forward(some.X.full()))
+    np.testing.assert_allclose(problem.weights, expected, rtol=1e-9)
+    assert set(result.history.phase.tolist()) == {f"huber {k} RGN" for k in range(1, len(fits) + 1)}
+    whole = lt.recover(A, y, RANK, loss="huber")
+    np.testing.assert_array_equal(result.weights == 0, bad)
+    assert float(lt.metrics.relative_error(result.X, whole.X)) < 0.1 * error(whole, X)
+
+
+def test_where_it_ended_there_is_nothing_left_to_do(monkeypatch):
+    A, y, _, _, _ = make(seed=1)
+    whole = lt.recover(A, y, RANK, loss="huber")
+    fits = spied(monkeypatch)
+    again = lt.recover(A, y, RANK, loss="huber", start=whole.X)
+    assert len(fits) == 1
+    np.testing.assert_allclose(again.weights, whole.weights, rtol=0, atol=0.02)
+    assert float(lt.metrics.relative_error(again.X, whole.X)) <= 0.01 * again.residual
+
+
+@pytest.mark.parametrize("start", [None, 0.0])
+def test_zero_has_no_outliers(start):
+    A, y, _, _, _ = make()
+    given = start if start is None else np.zeros(SHAPE)
+    result = lt.recover(A, 0 * y, RANK, loss="huber", start=given)
+    assert result.success
+    assert np.abs(result.X.full()).max() == 0
+    np.testing.assert_array_equal(result.weights, np.ones(M_ROWS))
+
+
+def test_most_measurements_are_zero():
+    """Their median is zero: whatever is not is left out."""
+    A, y, _, _, _ = make()
+    some = np.where(np.arange(M_ROWS) < 30, y, 0)
+    result = lt.recover(A, some, RANK, loss="huber", max_epochs=100)
+    assert np.isfinite(result.X.full()).all()
+    assert result.residual <= 1 + 1e-12
+
+
 # one history
 
 
@@ -248,7 +297,13 @@ def test_history_is_that_of_all_rounds(monkeypatch):
     history = result.history
     assert list(history) == [*COLUMNS, "error"]
     assert history.rows == sum(fit[2].history.rows for fit in fits)
-    np.testing.assert_array_equal(history.epoch, np.arange(history.rows))
+    epochs = [fit[2].epochs for fit in fits]
+    numbers = [
+        done + k for done, n in zip(np.cumsum([0, *epochs]), epochs, strict=False)
+        for k in range(n + 1)  # its start, where the last one ended, and its epochs
+    ]  # fmt: skip
+    np.testing.assert_array_equal(history.epoch, numbers)
+    assert result.epochs == sum(epochs) == history.epoch[-1]
     assert (np.diff(history.passes) >= 0).all()
     assert (np.diff(history.seconds) >= 0).all()
     assert result.passes == history.passes[-1] == pytest.approx(sum(f[2].passes for f in fits))
@@ -299,6 +354,66 @@ def test_the_time_is_that_of_all_rounds(monkeypatch):
     assert result.status is lt.Status.MAX_SECONDS
     assert limit <= result.seconds < limit + 1
     assert "huber" in result.history.phase[-1]
+
+
+@pytest.mark.parametrize("solver", ["auto", "rgn", "tiht"])
+def test_the_epochs_are_those_of_all_rounds(monkeypatch, solver):
+    fits = spied(monkeypatch)
+    A, y, _, _, _ = make(seed=1)
+    whole = lt.recover(A, y, RANK, loss="huber", solver=solver)
+    first, total = fits[0][2].epochs, whole.epochs
+    assert first + 3 < total < 500
+    for n in (1, 2, first - 1, first + 1, (first + total) // 2, total - 1):
+        fits.clear()
+        result = lt.recover(A, y, RANK, loss="huber", solver=solver, max_epochs=n)
+        assert result.status is lt.Status.MAX_EPOCHS
+        assert not result.success
+        assert result.epochs == n == sum(fit[2].epochs for fit in fits)
+        assert (len(fits) > 1) == (n > first)
+
+
+def ended(how):
+    """Options of a call that ends in its first fit."""
+    return {
+        "max_epochs": {"max_epochs": 3},
+        "max_seconds": {"max_seconds": 1e-9},
+        "interrupted": {"callbacks": [lambda _: True]},
+        "diverged": {"solver": lt.TIHT(step=1e3)},
+    }[how]
+
+
+@pytest.mark.parametrize("how", ["max_epochs", "max_seconds", "interrupted", "diverged"])
+def test_a_first_fit_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
+    fits = spied(monkeypatch)
+    A, y, _, _, _ = make(seed=1)
+    result = lt.recover(A, y, RANK, loss="huber", **ended(how))
+    assert result.status.name == how.upper()
+    assert len(fits) == 1
+    assert result.weights is None
+    assert not any("huber" in phase for phase in result.history.phase)
+
+
+@pytest.mark.parametrize("how", ["max_epochs", "max_seconds", "interrupted", "diverged"])
+def test_a_round_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
+    fits = spied(monkeypatch)
+    A, y, X, _, _ = make(seed=1)
+    result = lt.recover(A, y, RANK, loss="huber", start=X * 3.0, **ended(how))
+    assert result.status.name == how.upper()
+    assert len(fits) == 1
+    np.testing.assert_array_equal(result.weights, fits[0][0].weights)
+
+
+def test_a_callback_that_says_stop_once_is_obeyed():
+    A, y, _, _, _ = make(seed=1)
+    calls = []
+
+    def stop(progress):
+        calls.append(progress.epoch)
+        return len(calls) == 1
+
+    result = lt.recover(A, y, RANK, loss="huber", callbacks=[stop])
+    assert calls == [1]
+    assert result.status is lt.Status.INTERRUPTED
 
 
 def test_a_file_keeps_weights_and_notes(tmp_path):
@@ -442,11 +557,11 @@ def test_losses_are_squares_cut_at_three_standard_deviations():
         r = problem.y[::-1].copy()
         limit = 3 * spread(problem, r)
         w = np.ones(problem.m) if problem.weights is None else problem.weights
-        squares = [wj * abs(v) ** 2 for wj, v in zip(w, r.tolist(), strict=True) if wj > 0]
+        unit = np.sum(w * np.abs(problem.y) ** 2)
+        pairs = [(wj, abs(v)) for wj, v in zip(w, r.tolist(), strict=True) if wj > 0]
+        squares = [wj * v**2 / unit for wj, v in pairs]
         np.testing.assert_allclose(fit("squared").losses(problem, r), squares, rtol=1e-12)
-        capped = [
-            wj * min(abs(v), limit) ** 2 for wj, v in zip(w, r.tolist(), strict=True) if wj > 0
-        ]
+        capped = [wj * min(v, limit) ** 2 / unit for wj, v in pairs]
         np.testing.assert_allclose(fit("huber").losses(problem, r), capped, rtol=1e-12)
         cut += int(np.sum(np.abs(r[counted(problem)]) > limit))
     assert cut > 5
@@ -464,7 +579,8 @@ def test_joined_histories_go_on():
     both = _joined(named, two, "second")
     assert both.history.rows == 5 + 3
     assert both.history.phase.tolist() == ["first RGN"] * 5 + ["second RCG"] * 3
-    np.testing.assert_array_equal(both.history.epoch, np.arange(8))
+    np.testing.assert_array_equal(both.history.epoch, [0, 1, 2, 3, 4, 4, 5, 6])
+    assert both.epochs == 4 + 2
     for name in ("passes", "seconds"):
         expected = [*one.history[name], *(one.history[name][-1] + two.history[name])]
         np.testing.assert_allclose(both.history[name], expected, rtol=1e-12)
@@ -476,3 +592,48 @@ def test_joined_histories_go_on():
     # nothing is changed in place
     assert one.history.rows == 5
     assert two.history.phase.tolist() == ["RCG"] * 3
+
+
+# ends and starts
+
+
+def outliers(size=3.0, m=240, seed=1):
+    A = lt.gaussian(SHAPE, m, seed=seed)
+    X = lt.random_tucker(SHAPE, RANK, seed=1000 + seed)
+    rng = np.random.default_rng(seed)
+    y = A.forward(X)
+    std = np.linalg.norm(y) / np.sqrt(m)
+    y = y + 0.01 * std * rng.standard_normal(m)
+    bad = np.zeros(m, dtype=bool)
+    bad[rng.permutation(m)[: m // 10]] = True
+    y = y + np.where(bad, size * std * rng.choice([-1.0, 1.0], m) * rng.uniform(1, 2, m), 0)
+    return A, y, X, bad
+
+
+@pytest.mark.parametrize(("solver", "n"), [("auto", 2), ("rgn", 5), ("tiht", 36)])
+def test_a_first_fit_that_ends_in_its_last_epoch(solver, n):
+    A = lt.gaussian((6, 5, 6), 150, seed=0)
+    y = A.forward(lt.random_tucker((6, 5, 6), RANK, seed=1000))
+    assert lt.recover(A, y, RANK, loss="huber", solver=solver, max_epochs=n).epochs <= n
+
+
+@pytest.mark.filterwarnings("ignore::lowtucker.UnderdeterminedWarning")
+@pytest.mark.parametrize("n", [1, 2, 3])
+def test_epochs_are_used_up_with_too_few_measurements(n):
+    """UNDERDETERMINED takes the place of MAX_EPOCHS."""
+    A = lt.gaussian((6, 5, 6), 20, seed=0)
+    y = A.forward(lt.random_tucker((6, 5, 6), RANK, seed=1000))
+    result = lt.recover(A, y, RANK, loss="huber", max_epochs=n)
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert result.epochs <= n
+
+
+@pytest.mark.parametrize(("start", "size"), [("zero", 3.0), ("state", 10.0)])
+def test_any_start_leads_to_the_same_weights(start, size):
+    """Zero has no change relative to it; a state has the residuals of another problem."""
+    A, y, X, bad = outliers(size)
+    some = lt.solve(lt.Problem(A, y), lt.RGN(), RANK, stop=lt.MaxEpochs(2))
+    given = np.zeros(SHAPE) if start == "zero" else some.state
+    result = lt.recover(A, y, RANK, loss="huber", start=given)
+    np.testing.assert_array_equal(result.weights == 0, bad)
+    assert float(lt.metrics.relative_error(result.X, X)) < 0.02

@@ -48,8 +48,28 @@ def error(result, X):
     return float(lt.metrics.relative_error(result.X, X))
 
 
-def held_out(m, seed=0):
-    return generator(seed, Stream.HELD_OUT).random(m) < 1 / 8
+def held_out(weights, seed=0):
+    """An eighth of the measurements that count, at least one."""
+    counting = [k for k, w in enumerate(weights) if w > 0]
+    drawn = generator(seed, Stream.HELD_OUT).permutation(counting)
+    mask = np.zeros(len(weights), dtype=bool)
+    mask[drawn[: max(1, round(len(counting) / 8))]] = True
+    return mask
+
+
+def spied(monkeypatch):
+    """Record of all fits of a search, with all their rounds: (rank, epochs)."""
+    fits = []
+    call = Fit.__call__
+
+    def recorded(self, problem, rank, **options):
+        result = call(self, problem, rank, **options)
+        before = options.get("before")
+        fits.append((rank, result.epochs - (0 if before is None else before.epochs)))
+        return result
+
+    monkeypatch.setattr(Fit, "__call__", recorded)
+    return fits
 
 
 # the search
@@ -117,11 +137,17 @@ def test_upper_case_is_auto_too():
     assert lt.recover(A, y, "AUTO").rank == RANK
 
 
-def test_the_history_is_that_of_the_search_and_the_fit():
+def test_the_history_is_that_of_the_search_and_the_fit(monkeypatch):
     A, y, X = make(noise=0.01)
+    fits = spied(monkeypatch)
     result = lt.recover(A, y, "auto", X_true=X)
     history = result.history
-    np.testing.assert_array_equal(history.epoch, np.arange(history.rows))
+    numbers, done = [], 0
+    for _, epochs in fits:  # the start of a fit is where the last one ended
+        numbers += range(done, done + epochs + 1)
+        done += epochs
+    np.testing.assert_array_equal(history.epoch, numbers)
+    assert result.epochs == done
     assert (np.diff(history.passes) >= 0).all()
     assert (np.diff(history.seconds) >= 0).all()
     phases = history.phase.tolist()
@@ -150,8 +176,8 @@ def test_the_truth_is_never_looked_at():
 @pytest.mark.parametrize("loss", ["squared", "huber"])
 def test_fits_on_the_way_do_not_see_what_is_held_out(loss):
     A, y, _ = make(noise=0.01)
-    held = held_out(A.m)
-    assert 10 < held.sum() < 40
+    held = held_out(np.ones(A.m))
+    assert held.sum() == 22
     spoilt = np.where(held & (np.arange(A.m) % 3 > 0), 1e3 * y[::-1], y)
     options = {"rank": lt.RankSearch(max=(1, 1, 1)), "loss": loss}
     one, two = lt.recover(A, y, **options), lt.recover(A, spoilt, **options)
@@ -168,16 +194,54 @@ def test_fits_on_the_way_do_not_see_what_is_held_out(loss):
 def test_what_is_held_out_is_an_eighth_by_weights():
     A, y, _ = make()
     given = np.random.default_rng(0).uniform(0, 1, A.m)
-    for weights in (None, given):
+    for weights in (None, given, given * (np.arange(A.m) % 3 > 0)):
         for seed in (0, 5):
             problem = lt.Problem(A, y, weights)
             train, held = _split(problem, fit(seed=seed))
-            mask = held_out(A.m, seed)
             w = np.ones(A.m) if weights is None else weights
+            mask = held_out(w, seed)
             np.testing.assert_array_equal(held.weights, np.where(mask, w, 0))
             np.testing.assert_array_equal(train.weights, np.where(mask, 0, w))
             assert train.A is held.A is A
-    assert not np.array_equal(held_out(A.m, 0), held_out(A.m, 5))
+    ones = np.ones(A.m)
+    assert not np.array_equal(held_out(ones, 0), held_out(ones, 5))
+
+
+@pytest.mark.parametrize(
+    ("count", "held"),
+    [(2, 1), (3, 1), (8, 1), (11, 1), (13, 2), (19, 2), (21, 3), (100, 12), (101, 13), (175, 22)],
+)
+def test_how_many_are_held_out(count, held):
+    A, y, _ = make()
+    drawn = set()
+    for seed in range(20):
+        weights = np.zeros(A.m)
+        weights[np.random.default_rng(seed).permutation(A.m)[:count]] = 0.5
+        train, out = _split(lt.Problem(A, y, weights), fit(seed=seed))
+        assert np.count_nonzero(out.weights) == held
+        assert np.count_nonzero(train.weights) == count - held
+        np.testing.assert_array_equal(out.weights + train.weights, weights)
+        drawn.add(tuple(np.flatnonzero(out.weights)))
+    assert len(drawn) > 10
+
+
+def test_one_measurement_cannot_be_held_out():
+    A, y, _ = make()
+    assert _split(lt.Problem(A, y, np.eye(A.m)[3]), fit()) is None
+    assert _split(lt.Problem(A.restrict([3]), y[[3]]), fit()) is None
+
+
+@pytest.mark.parametrize("m", [8, 11])
+def test_one_row_that_is_held_out_judges(m):
+    """It has no standard error: what is better there is better."""
+    found = 0
+    for seed in range(10):
+        A = lt.gaussian((2, 2), m, seed=seed)
+        rng = np.random.default_rng(seed)
+        y = A.forward(np.linalg.qr(rng.standard_normal((2, 2)))[0])
+        result = lt.recover(A, y + 0.01 * rng.standard_normal(m), "auto", seed=seed)
+        found += result.rank == (2, 2)
+    assert found >= 9
 
 
 # with everything else
@@ -297,7 +361,7 @@ def test_a_largest_rank_is_respected():
             if phase.startswith("rank"):
                 tried = map(int, phase.split()[1].split(","))
                 assert all(r <= n for r, n in zip(tried, limit, strict=True))
-        said = "Larger ranks could not be tried." in result.notes[0]
+        said = "The search did not come to an end" in result.notes[0]
         assert said == (found != (3, 2, 2))
 
 
@@ -345,15 +409,68 @@ def test_a_search_that_ends_at_its_limit_is_not_settled():
     assert settled
 
 
-def test_what_a_search_at_its_limit_leaves_is_not_called_noise():
+def test_what_a_search_at_its_limit_leaves_may_be_noise():
     A, y, X = make(noise=0.01, ratio=6)
     assert lt.recover(A, y, RANK).status is lt.Status.NOISE_FLOOR
     result = lt.recover(A, y, lt.RankSearch(max=RANK))
     assert result.rank == RANK
     assert error(result, X) < 0.02
+    assert result.status is lt.Status.NOISE_FLOOR
+    assert result.success
+    assert "Larger ranks" not in result.notes[0]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_what_is_left_for_lack_of_measurements_is_not_called_noise(seed):
+    """55 measurements to fit: enough for (1, 1, 1), with 22, not for (2, 2, 2), with 44."""
+    A, y, X = make(SHAPE, (1, 1, 1), 63, seed=seed, noise=0.01)
+    assert lt.recover(A, y, (1, 1, 1), seed=seed).status is lt.Status.NOISE_FLOOR
+    limited = lt.recover(A, y, lt.RankSearch(max=(1, 1, 1)), seed=seed)
+    assert limited.status is lt.Status.NOISE_FLOOR
+    result = lt.recover(A, y, "auto", seed=seed)
+    assert result.rank == (1, 1, 1)
+    assert error(result, X) < 0.02
     assert result.status is lt.Status.STALLED
     assert not result.success
-    assert "Larger ranks could not be tried." in result.notes[0]
+    assert "The search did not come to an end" in result.notes[0]
+
+
+def test_where_there_is_nothing_larger_to_try_noise_is_noise():
+    A = lt.gaussian((6,), 40, seed=0)
+    y = A.forward(np.arange(1.0, 7.0)) + 0.1 * np.random.default_rng(0).standard_normal(40)
+    assert lt.recover(A, y, (1,)).status is lt.Status.NOISE_FLOOR
+    assert lt.recover(A, y, "auto").status is lt.Status.NOISE_FLOOR
+
+
+@pytest.mark.parametrize("n", [1, 2, 5, 20])
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_every_rank_that_is_tried_has_its_epochs(monkeypatch, n, loss):
+    A, y, _ = make((6, 5, 6), (2, 2, 2), 150, noise=0.01)
+    fits = spied(monkeypatch)
+    result = lt.recover(A, y, "auto", loss=loss, max_epochs=n)
+    assert len(fits) > 2
+    epochs = [epochs for _, epochs in fits]
+    assert max(epochs) <= n
+    assert n > 5 or epochs[:2] == [n, n]
+    assert sum(epochs) >= result.epochs > n  # without those of the verdict
+    assert [rank for rank, _ in fits[:2]] == [(1, 1, 1), (2, 2, 2)]
+
+
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_a_callback_that_says_stop_once_is_obeyed(loss):
+    A, y, _ = make((6, 5, 6), (2, 2, 2), 150, noise=0.01)
+    calls = []
+
+    def stop(_):
+        calls.append(1)
+        return len(calls) == wanted
+
+    for wanted in (1, 2):
+        calls.clear()
+        result = lt.recover(A, y, "auto", loss=loss, callbacks=[stop])
+        assert len(calls) == wanted
+        assert result.status is lt.Status.INTERRUPTED
+        assert result.notes == ("The search for the rank was not finished.",)
 
 
 def test_too_few_measurements_for_the_rank_are_no_success():
@@ -366,15 +483,33 @@ def test_too_few_measurements_for_the_rank_are_no_success():
         assert lt.degrees_of_freedom(SHAPE, result.rank) * 1.3 <= 150
 
 
-@pytest.mark.parametrize("m", [5, 12])
-def test_next_to_no_measurements(m):
+@pytest.mark.parametrize("m", [1, 2, 5, 8, 12])
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_next_to_no_measurements(m, loss):
     A, y, _ = make(m=m)
-    with pytest.warns(lt.UnderdeterminedWarning, match=f"{m} measurements cannot determine"):
-        result = lt.recover(A, y, "auto", seed=2)  # one of them is held out
-    assert result.rank == (1, 1, 1)
-    assert result.status is lt.Status.UNDERDETERMINED
-    assert not result.success
-    assert "too few measurements to hold any out" in result.notes[0]
+    for seed in range(3):
+        with pytest.warns(lt.UnderdeterminedWarning, match=f"{m} measurements cannot determine"):
+            result = lt.recover(A, y, "auto", seed=seed, loss=loss)
+        assert result.rank == (1, 1, 1)
+        assert result.status is lt.Status.UNDERDETERMINED
+        assert not result.success
+        assert "too few measurements to hold any out" in result.notes[0]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("shape", [(4,), (2, 2)])
+def test_few_measurements_of_noise_and_a_rank_that_was_given(shape, seed):
+    A = lt.gaussian(shape, 8, seed=0)
+    y = np.random.default_rng(0).standard_normal(8)
+    result = lt.recover(A, y, (1,) * len(shape), seed=seed)
+    assert result.status is lt.Status.STALLED
+
+
+def test_few_measurements_that_count():
+    A = lt.gaussian((2, 2), 60, seed=0)
+    y = np.random.default_rng(0).standard_normal(60)
+    weights = (np.arange(60) < 8).astype(float)
+    assert not lt.recover(A, y, (1, 1), weights=weights).success
 
 
 def test_order_1():
@@ -444,14 +579,16 @@ def candidates(seed=0, noise=0.05, weighted=False):
 def test_scores_and_standard_errors(weighted):
     X, held, how = candidates(weighted=weighted)
     small = lt.hosvd(X, (1, 1, 1))
-    mask = held_out(300)
-    w = np.ones(300) if held.weights is None else held.weights
+    mask = held_out(np.ones(300))
+    w = held.weights
+    assert weighted == (len(set(w[mask])) > 1)
     losses = {}
     for name, Z in (("X", X), ("small", small)):
         candidate = _Candidate.of(Z, held, how)
-        losses[name] = (w * (held.y - held.A.forward(Z.full())) ** 2)[mask]
+        unit = np.sum(w * held.y**2)
+        losses[name] = (w * (held.y - held.A.forward(Z.full())) ** 2)[mask] / unit
         np.testing.assert_allclose(candidate.losses, losses[name], rtol=1e-9)
-        whole = np.sum((w * held.y**2)[mask])
+        whole = np.sum((w * held.y**2)[mask]) / unit
         assert candidate.score == pytest.approx(np.sqrt(np.sum(losses[name]) / whole))
     more = losses["small"] - losses["X"]
     expected = more.mean() / (np.sqrt(np.mean((more - more.mean()) ** 2)) / np.sqrt(len(more)))
@@ -473,6 +610,23 @@ def test_to_beat_takes_two_hundredths_and_a_standard_error():
     assert not _Candidate(X, better, 0.99).beats(old)
     scattered = np.array([-2.0, 4.0, -2.0, 3.0])  # better by a quarter, give or take 1.4
     assert not _Candidate(X, scattered, 0.5).beats(old)
+    assert _Candidate(X, better, 0.979).beats(old)
+    assert not _Candidate(X, better, 0.981).beats(old)
+    for mean in (0.1, 0.24, 0.26, 0.4):  # a standard error is a quarter
+        losses = 3.0 - mean + np.array([-1.0, 1.0] * 8)
+        assert _Candidate(X, losses, 0.5).beats(old._replace(losses=np.full(16, 3.0))) == (
+            mean > 0.25
+        )
+
+
+def test_without_a_standard_error_every_difference_counts():
+    X, _, _ = candidates()
+    one, two = (_Candidate(X, np.array([x, x, x]), x) for x in (1.0, 2.0))
+    assert two.worse_by(one) == math.inf
+    assert one.worse_by(two) == -math.inf
+    assert one.worse_by(one) == 0
+    assert one.beats(two)
+    assert not two.beats(one)
 
 
 def padded(X, rank, size, seed=0):
@@ -490,8 +644,8 @@ def padded(X, rank, size, seed=0):
 
 
 def test_directions_that_are_not_missed_are_dropped():
-    dropped = 0
-    for seed in range(8):
+    dropped, seeds = 0, 24
+    for seed in range(seeds):
         X, held, how = candidates(seed)
         whole = padded(X, (3, 4, 3), 0.01)
         assert whole.rank == (3, 4, 3)
@@ -502,7 +656,7 @@ def test_directions_that_are_not_missed_are_dropped():
         again = _Candidate.of(found.X, held, how)
         assert found.score == pytest.approx(again.score)
         np.testing.assert_allclose(found.losses, again.losses, rtol=1e-6)
-    assert dropped > 0.7 * 8 * 4  # one in six is better by more than a standard error by chance
+    assert dropped > 0.7 * seeds * 4  # one in six is better by more than a standard error by chance
 
 
 def test_directions_that_are_missed_stay():
@@ -540,6 +694,261 @@ def test_the_next_rank_to_try():
     assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[0])) == (3, 3, 3)
     assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[0]) - 1, trimmed={1, 2}) == (3, 2, 2)
     assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[1]) - 1, trimmed={1, 2}) is None
+
+
+class Told:
+    """A fit that gives tensors that were chosen, by rank."""
+
+    solver, tol, seed = "auto", 1e-6, 0
+
+    def __init__(self, tensors, statuses=None):
+        self.tensors, self.statuses, self.calls = tensors, statuses or {}, []
+        self.losses = fit().losses
+
+    def __call__(self, problem, rank, *, start=None, solver=None, before=None, label=""):
+        self.calls.append((label, rank, problem, start))
+        X = start if label == "all rows" else self.tensors[rank]
+        status = self.statuses.get(rank, lt.Status.STALLED)
+        return result_of(X, status, 0.5)
+
+    @property
+    def tried(self):
+        return [rank[0] for label, rank, _, _ in self.calls if label.startswith("rank")]
+
+
+N = 6  # degrees of freedom of rank r: 11, 20, 27, 32, 35, 36
+
+
+def diagonal(*values):
+    """Matrix with these singular values, of their number as rank."""
+    return lt.TuckerTensor(np.diag(values), [np.eye(N)[:, : len(values)]] * 2)
+
+
+def searched(values, tensors, m=2000, limit=None, statuses=None):
+    """Result of a search that is told its fits, whether it is settled, and the ranks it tried."""
+    A = lt.gaussian((N, N), m, seed=0)
+    y = A.forward(diagonal(*values))
+    told = Told(
+        {(len(t),) * 2 if r is None else (r, r): diagonal(*t) for r, t in tensors}, statuses
+    )
+    found, settled = search_rank(lt.Problem(A, y), lt.RankSearch(max=limit), told)
+    assert len([1 for label, *_ in told.calls if label == "all rows"]) == 1
+    return found, settled, told
+
+
+# fits of (1, 1) and (2, 2) that get better, and fits of larger ranks that do not, although they
+# need all their directions
+TRUTH = (1.0, 0.9, 0.2, 0.2, 0.15, 0.15)
+FIRST = [(None, (1.0,)), (None, (1.0, 0.9))]
+MISS = [(None, (0.7, 0.6, 0.2)), (None, (0.7, 0.6, 0.2, 0.2)), (None, (0.6, 0.6, 0.2, 0.2, 0.15))]
+
+
+def test_two_larger_ranks_in_a_row_that_are_not_better_settle_the_rank():
+    found, settled, told = searched(TRUTH, FIRST + MISS)
+    assert told.tried == [1, 2, 3, 4]
+    assert settled
+    assert found.rank == (2, 2)
+    assert "Larger ranks" not in found.notes[0]
+
+
+def test_a_larger_rank_that_is_better_begins_to_count_anew():
+    better = (None, (1.0, 0.9, 0.2, 0.2))
+    _, settled, told = searched(TRUTH, [*FIRST, MISS[0], better, MISS[2], (6, TRUTH)])
+    assert told.tried == [1, 2, 3, 4, 6]  # 0.4 of 4 is two
+    assert settled  # exact
+    tail = [(None, (0.7, 0.6, 0.2, 0.2, 0.15, 0.15))]
+    found, settled, told = searched(TRUTH, [*FIRST, MISS[0], better, *tail])
+    assert told.tried == [1, 2, 3, 4, 6]
+    assert settled  # there is nothing larger, and one was tried
+    assert found.rank == (4, 4)
+
+
+def test_ranks_that_are_not_better_are_counted_in_a_row():
+    truth = (1.0, 0.2, 0.2, 0.2, 0.1, 0.1)
+    tensors = [truth[:1], (0.6, 0.2), truth[:3], (0.6, 0.2, 0.2, 0.2), truth]
+    found, settled, told = searched(truth, [(None, values) for values in tensors])
+    assert told.tried == [1, 2, 3, 4, 6]
+    assert settled
+    assert found.rank == (6, 6)
+
+
+@pytest.mark.parametrize("down", [(1.0, 0.9, -0.1), (0.9, 0.8), (1.0,), (0.9,)])
+def test_a_larger_fit_that_comes_down_to_the_rank_or_below_settles_it(down):
+    found, settled, told = searched(TRUTH, [*FIRST, (3, down)])
+    assert told.tried == [1, 2, 3]
+    assert settled
+    assert found.rank == (2, 2)
+
+
+def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing():
+    def entries(*places):
+        core = np.zeros((3, 3, 3))
+        for place, value in places:
+            core[place] = value
+        return core
+
+    one, two, three = ((0, 0, 0), 1.0), ((1, 0, 1), 0.4), ((0, 1, 1), 0.15)
+    A = lt.gaussian((3, 3, 3), 8000, seed=0)
+    problem = lt.Problem(A, A.forward(entries(one, two, three)))
+    other = lt.hosvd(entries(((0, 0, 0), 0.8), three), (1, 2, 2))
+    told = Told({
+        (1, 1, 1): lt.hosvd(entries(one), (1, 1, 1)),
+        (2, 2, 2): lt.hosvd(entries(one, two), (2, 1, 2), warn=False),
+        (3, 2, 3): other,
+        (3, 3, 3): lt.hosvd(entries(one, two, three), (2, 2, 2)),
+    })  # fmt: skip
+    _, held = _split(problem, told)
+    assert _Candidate.of(other, held, told).trimmed(held, told).X.rank == (1, 2, 2)
+    found, settled = search_rank(problem, lt.RankSearch(), told)
+    ranks = [rank for _, rank, _, _ in told.calls]
+    assert ranks == [(1, 1, 1), (2, 2, 2), (3, 2, 3), (3, 3, 3), (2, 2, 2)]
+    assert settled
+    assert found.rank == (2, 2, 2)
+
+
+@pytest.mark.parametrize(("last", "poor"), [(0.27, False), (0.34, True)])
+def test_a_rank_that_foretells_little_is_not_settled_by_misses(last, poor):
+    """Held-out residuals of about 0.26 and 0.32."""
+    truth = (1.0, last)
+    misses = [(r, (0.4, *(0.2,) * (r - 1))) for r in (3, 4, 5, 6)]
+    found, settled, told = searched(truth, [(1, (1.0,)), (2, (0.3, last)), *misses])
+    score = float(re.search(r"\(1, 1\) ([0-9.]+)", found.notes[0])[1])
+    assert poor == (score >= 0.3)
+    assert 0.24 < score < 0.36
+    assert settled == (not poor)
+    assert told.tried == ([1, 2, 3] if not poor else [1, 2, 3, 4, 6])
+    assert ("The search did not come to an end" in found.notes[0]) == poor
+
+
+def test_a_largest_rank_settles_a_search_that_foretells_well():
+    for limit in ((2, 2), (3, 2), (2, 5)):  # no matrix has rank (3, 2)
+        found, settled, told = searched(TRUTH, FIRST, limit=limit)
+        assert told.tried == [1, 2]
+        assert settled
+        assert found.rank == (2, 2)
+    _, settled, told = searched(TRUTH, FIRST, limit=(1, 1))
+    assert told.tried == [1]
+    assert not settled  # it foretells too little
+
+
+def test_a_lack_of_measurements_does_not_settle_a_search_unless_a_larger_rank_was_tried():
+    # 1.3 measurements per degree of freedom, in seven eighths: 30 rows for (2, 2), 41 for (3, 3)
+    truth = (1.0, 0.9, 0.3)
+    _, settled, told = searched(truth, FIRST, m=38)
+    assert told.tried == [1, 2]
+    assert not settled
+    found, settled, told = searched(truth, [*FIRST, (3, (1.0, 0.4, 0.3))], m=44)
+    assert "(2, 2) 0.21, (3, 3) 0.32" in found.notes[0]  # it does not come down
+    assert told.tried == [1, 2, 3]
+    assert settled
+    assert found.rank == (2, 2)
+
+
+def test_an_exact_fit_settles_at_once():
+    found, settled, told = searched((1.0, 0.5), [(1, (1.0,)), (2, (1.0, 0.5))])
+    assert told.tried == [1, 2]
+    assert settled
+    assert found.rank == (2, 2)
+
+
+def test_time_that_is_up_ends_the_search_with_the_best_there_is():
+    A = lt.gaussian((N, N), 2000, seed=0)
+    problem = lt.Problem(A, A.forward(diagonal(*TRUTH)))
+    tensors = {(len(t), len(t)): diagonal(*t) for _, t in FIRST + MISS}
+    told = Told(tensors, {(2, 2): lt.Status.MAX_SECONDS})
+    found, settled = search_rank(problem, lt.RankSearch(), told)
+    assert told.tried == [1, 2]
+    assert not settled
+    assert found.rank == (2, 2)
+    assert told.calls[-1][0] == "all rows"
+    told = Told(tensors, {(3, 3): lt.Status.INTERRUPTED})
+    found, settled = search_rank(problem, lt.RankSearch(), told)
+    assert told.tried == [1, 2, 3]
+    assert told.calls[-1][0] == "rank 3,3"  # nothing is fitted after that
+    assert not settled
+    assert found.status is lt.Status.INTERRUPTED
+    assert found.notes == ("The search for the rank was not finished.",)
+
+
+def test_epochs_that_are_used_up_do_not_end_the_search():
+    _, settled, told = searched(
+        TRUTH, FIRST + MISS, statuses=dict.fromkeys([(1, 1), (3, 3)], lt.Status.MAX_EPOCHS)
+    )
+    assert told.tried == [1, 2, 3, 4]
+    assert settled
+
+
+def noisy(m, seed, second, noise=0.2):
+    """Matrix of singular values 1 and ``second``, its measurements, and those held out."""
+    A = lt.gaussian((N, N), m, seed=seed)
+    y = A.forward(diagonal(1.0, second))
+    problem = lt.Problem(A, y + noise * np.random.default_rng(seed).standard_normal(m))
+    mask = held_out(np.ones(m))
+    r = [(problem.y - A.forward(diagonal(*v).full()))[mask] for v in ((1.0,), (1.0, second))]
+    more = r[0] ** 2 - r[1] ** 2
+    errors = more.mean() / (more.std() / np.sqrt(len(more)))
+    return problem, errors, np.linalg.norm(r[1]) / np.linalg.norm(r[0])
+
+
+def test_a_direction_is_missed_by_more_than_a_standard_error():
+    kinds = set()
+    for seed in range(60):
+        problem, errors, _ = noisy(200, seed, 0.1)
+        if min(abs(errors - 1), abs(errors)) < 0.02:
+            continue
+        _, held = _split(problem, fit())
+        found = _Candidate.of(diagonal(1.0, 0.1), held, fit()).trimmed(held, fit())
+        assert found.X.rank == ((2, 2) if errors > 1 else (1, 1))
+        kinds.add(math.floor(min(max(errors, -1), 2) * 2))
+    assert kinds >= {-1, 0, 1, 2, 3, 4}
+
+
+def test_directions_are_missed_together():
+    """Each may be worth less than a standard error: they are compared with the best so far."""
+    values, matters = (1.0, 0.1, 0.09, 0.08), 0
+    for seed in range(40):
+        A = lt.gaussian((N, N), 200, seed=seed)
+        y = A.forward(diagonal(*values)) + 0.2 * np.random.default_rng(seed).standard_normal(200)
+        mask = held_out(np.ones(200))
+        losses = [(y - A.forward(diagonal(*values[:r]).full()))[mask] ** 2 for r in range(1, 5)]
+
+        def errors(one, other, losses=losses):
+            more = losses[one - 1] - losses[other - 1]
+            return more.mean() / (more.std() / np.sqrt(len(more)))
+
+        rank, steps = 4, 4
+        while rank > 1:
+            best = min(range(rank, 5), key=lambda r: losses[r - 1].sum())
+            if errors(rank - 1, best) > 1:
+                break
+            rank -= 1
+        while steps > 1 and errors(steps - 1, steps) <= 1:
+            steps -= 1
+        matters += rank != steps
+        _, held = _split(lt.Problem(A, y), fit())
+        found = _Candidate.of(diagonal(*values), held, fit()).trimmed(held, fit())
+        assert found.X.rank == (rank, rank)
+    assert matters > 2
+
+
+@pytest.mark.parametrize(
+    ("m", "sizes"), [(120, np.linspace(0.02, 0.4, 20)), (8000, np.linspace(0.02, 0.2, 19))]
+)
+def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, sizes):
+    kinds = set()
+    for k, second in enumerate(sizes.tolist()):
+        problem, errors, ratio = noisy(m, k, second)
+        given, larger = diagonal(1.0), diagonal(1.0, second)
+        told = Told({(1, 1): given, (2, 2): larger})
+        found = larger_rank_fits(problem, result_of(given, lt.Status.STALLED, 0.5), told)
+        assert found == ((2, 2) if errors > 2 and ratio < 0.9 else None)
+        kinds.add((bool(errors > 2), bool(ratio < 0.9)))
+        assert [call[1] for call in told.calls] == [(1, 1), (2, 2)]
+        mask = held_out(np.ones(m))
+        for _, _, train, _ in told.calls:
+            np.testing.assert_array_equal(train.weights, np.where(mask, 0, 1))
+        assert told.calls[0][3] is given  # its fit goes on from there
+    assert kinds >= {(True, True), (False, False), (False, True) if m == 120 else (True, False)}
 
 
 # verdicts
@@ -583,12 +992,10 @@ def test_larger_rank_fits():
     right = lt.solve(problem, lt.RGN(), (3, 2, 2))
     assert larger_rank_fits(problem, right, fit()) is None
     # a local minimum: the larger fit is far better, and needs no larger rank
-    local = dataclasses.replace(right, residual=0.5)
-    A, y, _ = make(SHAPE, (3, 2, 2), 350)
-    assert larger_rank_fits(lt.Problem(A, y), local, fit()) is None
-    # no better than what there is
-    good = dataclasses.replace(small, residual=1e-4)
-    assert larger_rank_fits(problem, good, fit()) is None
+    worse = lt.TuckerTensor(-right.X.core, right.X.factors)
+    local = Told({(3, 2, 2): worse, (4, 3, 3): right.X})
+    assert larger_rank_fits(problem, right, local) is None
+    assert larger_rank_fits(problem, small, Told({(2, 2, 2): small.X, (3, 3, 3): right.X}))
     # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
     keep = np.arange(220)
     few = lt.Problem(A.restrict(keep), y[keep])
@@ -708,3 +1115,44 @@ def test_verdicts_warn_of_nothing():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert lt.recover(A, y, (1, 1, 1)).status is lt.Status.RANK_TOO_SMALL
+
+
+@pytest.mark.parametrize(("shape", "rank", "m"), [((9, 8), (2, 2), 159), ((10, 9), (4, 4), 240)])
+def test_noise_does_not_make_a_right_rank_too_small(shape, rank, m):
+    for seed in range(4):
+        A = lt.gaussian(shape, m, seed=seed)
+        y = A.forward(lt.random_tucker(shape, rank, seed=1000 + seed))
+        e = np.random.default_rng(seed).standard_normal(m)
+        y = y + 0.01 * np.linalg.norm(y) / np.linalg.norm(e) * e
+        assert lt.recover(A, y, rank).status is not lt.Status.RANK_TOO_SMALL
+
+
+def test_upper_case_solvers():
+    A, y, _ = make(SHAPE, (3, 2, 2), 400)
+    one, two = (lt.recover(A, y, (2, 2, 2), solver=name) for name in ("auto", "AUTO"))
+    assert one.status is two.status is lt.Status.RANK_TOO_SMALL
+    np.testing.assert_array_equal(one.X.core, two.X.core)
+
+
+@pytest.mark.parametrize(("rank", "seed"), [((2, 2, 2), 2), ((2, 2, 2), 3), ((2, 1, 2), 3)])
+def test_outliers_and_noise_and_a_rank_that_is_not_known(rank, seed):
+    m = 250
+    A = lt.gaussian(SHAPE, m, seed=seed)
+    X = lt.random_tucker(SHAPE, rank, seed=1000 + seed)
+    y = A.forward(X)
+    rng = np.random.default_rng(seed)
+    e = rng.standard_normal(m)
+    y = y + 0.01 * np.linalg.norm(y) / np.linalg.norm(e) * e
+    bad = rng.permutation(m)[: m // 10]
+    y[bad] += 10 * y.std() * rng.choice([-1, 1], len(bad)) * rng.uniform(1, 2, len(bad))
+    result = lt.recover(A, y, "auto", loss="huber")
+    assert error(result, X) < 0.02
+    assert (result.weights[bad] == 0).all()
+
+
+def test_a_search_in_large_units():
+    A = lt.gaussian((6, 5, 6), 150, seed=0)
+    y = A.forward(lt.random_tucker((6, 5, 6), (2, 2, 2), seed=1000))
+    y = y + 0.01 * np.random.default_rng(0).standard_normal(150)
+    assert lt.recover(A, y, "auto").rank == (2, 2, 2)
+    assert lt.recover(A, 1e80 * y, "auto").rank == (2, 2, 2)

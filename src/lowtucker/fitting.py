@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -86,17 +87,17 @@ class Fit:
             return self._squares(problem, rank, start, solver, before, label, 0)
         if start is None:
             result = self._squares(_clipped(problem), rank, None, solver, before, label, 0)
-            if result.status in OVER:
+            if result.status in OVER or result.epochs - first >= self.max_epochs:
                 return result
             start, before = result.X, result
         again = RGN() if solver == "auto" or isinstance(solver, list) else solver
         for k in range(1, ROUNDS + 1):
-            X = getattr(start, "X", start)
+            X = getattr(start, "X", start)  # a state knows the residuals of other weights
             weights = _huber_weights(problem, X)
             fresh = Problem(problem.A, problem.y, weights)
             done = 0 if before is None else before.epochs - first
             name = f"{label} huber {k}".strip()
-            result = self._squares(fresh, rank, start, again, before, name, done)
+            result = self._squares(fresh, rank, X, again, before, name, done)
             result = replace(result, weights=weights)
             over = result.status in OVER or result.epochs - first >= self.max_epochs
             if over or _change(result.X, X) <= max(self.tol, SETTLED * result.residual):
@@ -127,10 +128,12 @@ class Fit:
         return _joined(before, result, label)
 
     def losses(self, problem: Problem, residual: Array) -> np.ndarray[Any, Any]:
-        """Squares of the residuals that count; not more than nine variances of one, by Huber."""
-        squares: np.ndarray[Any, Any] = np.abs(to_numpy(residual)) ** 2
+        """Squares of the residuals that count, in units of ||y||; clipped at 3 sigma by Huber."""
+        unit = float(problem.y_norm) or 1.0
+        sizes: np.ndarray[Any, Any] = np.abs(to_numpy(residual)) / unit
         if self.loss == "huber":
-            squares = np.minimum(squares, (CLIP * _spread(problem, residual)) ** 2)
+            sizes = np.minimum(sizes, CLIP * _spread(problem, residual) / unit)
+        squares = sizes**2
         if problem.weights is None:
             return squares
         weights = to_numpy(problem.weights)
@@ -171,9 +174,11 @@ def _joined(before: Result | None, after: Result, label: str) -> Result:
 
 
 def _change(X: TuckerTensor, before: Any) -> float:
-    """Distance from an earlier tensor, relative to it; from zero none."""
+    """Distance from an earlier tensor, relative to it."""
     size = float(before.norm()) if isinstance(before, TuckerTensor) else float(norm(before))
-    return float(relative_error(X, before)) if size else 0.0
+    if size:
+        return float(relative_error(X, before))
+    return math.inf if float(X.norm()) else 0.0
 
 
 def _clipped(problem: Problem) -> Problem:

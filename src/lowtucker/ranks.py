@@ -122,8 +122,8 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
         start = hosvd(result.X, smaller, warn=False)
         result = fit(problem, smaller, start=start, solver=solver, before=result, label="all rows")
     text = f"Rank {result.rank} was found. Held-out residuals: {', '.join(notes)}."
-    if not settled:
-        text += " Larger ranks need more measurements."
+    if best is None or not settled:
+        text += " The search did not come to an end: more measurements, or time, may lead further."
     return replace(result, notes=(text,)), settled
 
 

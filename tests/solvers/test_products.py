@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import scipy.sparse
 
 import lowtucker as lt
+from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
 from lowtucker.solvers.manifold import Model, ProductModel
 
@@ -43,6 +46,13 @@ class Counting(lt.MeasurementOperator):
     def _adjoint(self, v):
         self.adjoints += 1
         return self.A.adjoint(v)
+
+
+class Designing(Counting):
+    """The same with a tangent design, so that noise can be told."""
+
+    def _tangent(self, T):
+        return TangentDesign(self, T)
 
 
 # the step
@@ -117,6 +127,18 @@ def test_passes_are_what_is_read(starts, noise):
         assert result.state.attempt > 0
 
 
+@pytest.mark.parametrize(("rank", "noise"), [(RANK, 0.01), ((2, 2, 1), 0.0), (RANK, 0.6)])
+def test_a_look_for_noise_is_a_pass_where_it_reads_the_rows(rank, noise):
+    """It is noise; it has structure; the residual is too large to tell."""
+    problem, _ = make((6, 5, 6), RANK, M_ROWS, noise=noise)
+    A = Designing(problem.A)
+    assert A.designs
+    result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
+    assert result.status is lt.Status.STALLED
+    assert (result.state.attempt == 0) == (noise == 0.01)  # noise needs no other start
+    assert result.passes == A.forwards + A.adjoints
+
+
 @pytest.mark.parametrize(
     ("shape", "rank", "m", "dtype"),
     [
@@ -157,7 +179,6 @@ def test_restarts_recover_from_few_measurements():
         assert result.error < 1e-4
 
 
-@pytest.mark.parametrize("kind", ["numpy", "readonly", "torch", "jax"], indirect=True)
 def test_every_kind_of_array(kind):
     problem, X_true = make((6, 5), (2, 2), 60)
     A = lt.DenseOperator(kind(problem.A.matrix), (6, 5))
@@ -427,7 +448,31 @@ def test_settled_is_judged_by_the_last_block(least_squares):
     assert solver.settled(state, 2.001 * level**2) == (least_squares or level <= 2.001 * level**2)
     assert not solver.settled(state, min(0.999 * level, 1.999 * level**2))
     assert not lt.RGN().settled(state, 1.0)
-    assert lt.RGN().guess(state) is None
+    assert lt.RGN().guess(state, 1e-6) is None
+
+
+@pytest.mark.parametrize("level", [0.009, 0.011, 0.3, 0.999, 1.001])
+def test_a_guess_is_far_above_the_tolerance_and_below_one(level):
+    problem, _ = make()
+    solver = lt.RSGD().bind(problem, RANK)
+    start = replace(solver.init(problem, None, 0), level=np.asarray(level))
+    for tol in (-np.inf, 0.0, 1e-6, 0.4 * level, 0.49 * level, 0.51 * level, level, 2 * level):
+        expected = level if 0.01 < level < 1 and tol < level / 2 else None
+        assert solver.guess(start, tol) == expected
+        assert solver.guess(replace(start, t=1), tol) is None
+
+
+@pytest.mark.parametrize(("m", "tol"), [(400, 0.3), (150, 0.5), (1500, 0.3)])
+@pytest.mark.parametrize("by", ["tol", "noise_std"])
+def test_no_run_ends_by_a_guess(m, tol, by):
+    problem, _ = make(m=m)
+    size = tol * float(problem.y_norm) / np.sqrt(m)
+    options = {"tol": tol} if by == "tol" else {"noise_std": size}
+    result = lt.recover(problem.A, problem.y, RANK, **options)
+    true = true_residual(problem, result.X)
+    assert result.residual == pytest.approx(true)
+    assert result.success
+    assert true <= tol
 
 
 # solvers that take over from each other

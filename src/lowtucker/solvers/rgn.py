@@ -139,7 +139,8 @@ class RGN(Manifold):
     def _look(self, problem: Problem, state: State) -> State:
         model = self._model(problem, state.X)
         relative = float(problem.relative(model.residual))
-        first = not state.trace
+        # a state of other measurements or weights begins anew
+        first = not state.trace or abs(relative - state.trace[-1]) > 1e-3 * relative
         xp = namespace(state.damping)
         damping = xp.full_like(state.damping, self.damping) if first else state.damping
         trace = (relative,) if first else state.trace
