@@ -35,7 +35,7 @@ class RSGD(Manifold):
     Parameters
     ----------
     block_size : int, optional
-        b; by default about a fifth of the degrees of freedom, and 1.4 to 2.8 times as many for
+        b; by default about a fifth of the degrees of freedom, and 1.2 to 2.4 times as many for
         least squares.
     least_squares : bool
         Solve on the block rather than search along its gradient: fewest passes, and in need of
@@ -73,7 +73,7 @@ class RSGD(Manifold):
         b = self.block_size
         if b is None:
             dof = degrees_of_freedom(problem.shape, bound._rank)
-            target = 1.38 * dof if self.least_squares else max(1.0, dof / 5)
+            target = 1.2 * dof if self.least_squares else max(1.0, dof / 5)
             b = math.ceil(problem.m / max(1, math.floor(problem.m / target)))
         object.__setattr__(bound, "_sampler", Shuffled(b).bind(problem))
         return bound
