@@ -15,7 +15,7 @@ from lowtucker.metrics import relative_error
 from lowtucker.monitoring import Callback, History
 from lowtucker.problem import Problem
 from lowtucker.result import Result
-from lowtucker.solve import solve
+from lowtucker.solve import automatic, solve
 from lowtucker.solvers import RGN
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
@@ -86,7 +86,9 @@ class Fit:
         if self.loss == "squared":
             return self._squares(problem, rank, start, solver, before, label, 0)
         if start is None:
-            result = self._squares(_clipped(problem), rank, None, solver, before, label, 0)
+            clipped = _clipped(problem)
+            quick = automatic(clipped, rank, quick=True) if solver == "auto" else solver
+            result = self._squares(clipped, rank, None, quick, before, label, 0)
             if result.status in OVER or result.epochs - first >= self.max_epochs:
                 return result
             start, before = result.X, result

@@ -14,8 +14,8 @@ from lowtucker.fitting import OVER, Fit
 from lowtucker.noise import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
-from lowtucker.solve import IHT_STEPS
-from lowtucker.solvers import RGN, RSGD, Solver
+from lowtucker.solve import automatic
+from lowtucker.solvers import RGN
 from lowtucker.status import Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, spectra
@@ -27,8 +27,6 @@ __all__ = ["RankSearch", "larger_rank_fits", "search_rank", "smaller_rank"]
 SHARE = 1 / 8
 # Measurements per degree of freedom of the largest rank that is tried
 MARGIN = 1.3
-# Starts of a fit on the way, where measurements are few
-STARTS = 3
 # A larger rank must lower the held-out residual by so much
 BETTER = 0.02
 # Held-out residuals above this tell little: the search goes on to the largest rank
@@ -92,7 +90,7 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
             tried = misses > 0 or rank == attainable_rank(limit)  # a larger one, or all
             settled = best is not None and best.score < POOR and tried
             break
-        solver = _quick(train, larger) if fit.solver == "auto" else fit.solver
+        solver = automatic(train, larger, quick=True) if fit.solver == "auto" else fit.solver
         label = "rank " + ",".join(map(str, larger))
         result = fit(train, larger, solver=solver, before=result, label=label)
         found = _Candidate.of(result.X, held, fit).trimmed(held, fit)
@@ -178,10 +176,11 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
     if parts is None:
         return None
     train, held = parts
-    both = (fit(train, result.rank, start=result.X, solver=RGN(), before=result),
-            fit(train, larger, solver=_quick(train, larger), before=result))  # fmt: skip
-    given, other = (_Candidate.of(one.X, held, fit) for one in both)
-    found = other.trimmed(held, fit)
+    again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
+    quick = automatic(train, larger, quick=True)
+    other = fit(train, larger, solver=quick, before=result)
+    given = _Candidate.of(again.X, held, fit)
+    found = _Candidate.of(other.X, held, fit).trimmed(held, fit)
     grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
     clearly = found.score < (1 - CLEARLY) * given.score and given.worse_by(found) > 2
     return found.X.rank if grown and clearly else None
@@ -239,14 +238,6 @@ def _larger(rank: Rank, limit: Rank, train: Problem, trimmed: set[int]) -> Rank 
         if enough and any(a > b for a, b in zip(grown, rank, strict=True)):
             return grown
     return None
-
-
-def _quick(train: Problem, rank: Rank) -> list[Solver]:
-    """As "auto", with fewer starts: a fit that fails is no loss here."""
-    if train.equations < PLENTY * degrees_of_freedom(train.shape, rank):
-        return [RGN(starts=STARTS, iht_steps=IHT_STEPS)]
-    blocks = train.A.designs and train.A.restricts
-    return [*([RSGD(least_squares=True)] if blocks else []), RGN()]
 
 
 def _without_last_direction(X: TuckerTensor, k: int) -> TuckerTensor:

@@ -22,7 +22,7 @@ from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["iterate", "solve"]
+__all__ = ["automatic", "iterate", "solve"]
 
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 40, 20
@@ -170,16 +170,22 @@ def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
         return [as_solver(solver)]
     if rank is None:
         raise ValueError('rank is needed for solver="auto".')
+    return automatic(problem, rank)
+
+
+def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solver]:
+    """Solvers that "auto" is made of; a quick fit gives up soon where it meets local minima."""
     rank = check_rank(rank, problem.shape, warn=False)
     if problem.batch_shape:  # the Riemannian solvers take one problem
         return [StoTIHT(sampler=Shuffled(default_block_size(problem, rank))), TIHT()]
+    plenty = problem.equations >= PLENTY * degrees_of_freedom(problem.shape, attainable_rank(rank))
+    starts = (1 if plenty else 3) if quick else STARTS
     if not problem.A.designs:
-        return [RCG(), RGN(starts=STARTS)]
-    dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
-    if problem.equations < PLENTY * dof:
-        return [RGN(starts=STARTS, iht_steps=IHT_STEPS)]
-    last = RGN(starts=STARTS)
-    return [RSGD(least_squares=True), last] if problem.A.restricts else [last]
+        return [RCG(), RGN(starts=starts)]
+    if not plenty:
+        return [RGN(starts=starts, iht_steps=IHT_STEPS)]
+    blocks: list[Solver] = [RSGD(least_squares=True)] if problem.A.restricts else []
+    return [*blocks, RGN(starts=starts)]
 
 
 def _tensor_or_state(start: Any, problem: Problem) -> Any:
