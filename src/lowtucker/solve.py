@@ -25,7 +25,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = ["automatic", "iterate", "solve"]
 
 # Starts that "auto" tries when it meets local minima, and how it prepares them
-STARTS, IHT_STEPS = 40, 20
+STARTS, IHT_STEPS = 100, 20
 
 
 def iterate(
@@ -95,7 +95,7 @@ def solve(
     solver : Solver, name, or a list of them that take over from each other
         "auto" starts from the HOSVD of the adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
-        then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 40 starts where
+        then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 100 starts where
         it meets local minima. The history's ``phase`` says which did what. An operator without
         a tangent design of its own (functions, sparse and SciPy operators) gets
         :class:`lowtucker.RCG`, then RGN; a stack of trials StoTIHT with automatic steps, then TIHT.

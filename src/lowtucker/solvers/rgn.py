@@ -23,8 +23,9 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RGN"]
 
-# A local minimum: after so many iterations from a start, a fall of less than so much in five
-PATIENCE, WINDOW, FALL = 12, 5, 0.03
+# A local minimum: after so many iterations from a start, a fall of less than a share in so many;
+# sooner where there are other starts
+LONG, SHORT = (12, 5, 0.03), (6, 3, 0.05)
 # Share of the squared residual below which a promised decrease is none
 NOTHING = 1e-7
 # Ends of starts that are as close as this are one and the same minimum
@@ -159,7 +160,9 @@ class RGN(Manifold):
         falling = len(state.trace) < 2 or relative < 0.5 * state.trace[-2]
         if relative <= ROUNDING * eps(problem.y) and not falling:  # as good as it gets
             return replace(state, t=state.t + 1, stuck=True)
-        if _is_stuck(state.trace) or self._at_minimum(problem, state, xi):
+        if _is_stuck(state.trace, SHORT if self.starts > 1 else LONG) or self._at_minimum(
+            problem, state, xi
+        ):
             return self._restart(problem, state)
         model = self._model(problem, T.retract(xi))
         now = float(problem.relative(model.residual))
@@ -206,6 +209,7 @@ class RGN(Manifold):
         return self._look(problem, fresh)
 
 
-def _is_stuck(trace: tuple[float, ...]) -> bool:
+def _is_stuck(trace: tuple[float, ...], patience: tuple[int, int, float]) -> bool:
     """Whether a start has come to a local minimum."""
-    return len(trace) > PATIENCE and trace[-1] > (1 - FALL) * trace[-1 - WINDOW]
+    after, window, fall = patience
+    return len(trace) > after and trace[-1] > (1 - fall) * trace[-1 - window]
