@@ -1,0 +1,148 @@
+"""Rows that are outer products: rank-one measurements and sampled entries."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+
+SHAPE, RANK = (15, 15, 15), (2, 2, 2)
+
+
+def rank_one(m, shape=SHAPE, seed=0):
+    rng = np.random.default_rng(seed)
+    return lt.rank_one([rng.standard_normal((m, n)) for n in shape])
+
+
+def samples(m, shape=SHAPE, seed=0):
+    flat = np.random.default_rng(seed).choice(int(np.prod(shape)), m, replace=False)
+    return np.stack(np.unravel_index(flat, shape), axis=1)
+
+
+def test_rank_one_rows_are_outer_products():
+    A = rank_one(5, (3, 4, 2))
+    X = np.random.default_rng(1).standard_normal((3, 4, 2))
+    for j, y in enumerate(A.forward(X)):
+        a, b, c = (F[j] for F in A.factors)
+        assert y == pytest.approx(np.einsum("i,j,k,ijk", a, b, c, X))
+    norms = [np.linalg.norm(np.einsum("i,j,k", *(F[j] for F in A.factors))) for j in range(5)]
+    np.testing.assert_allclose(A.row_norms(), norms)
+
+
+def test_entries_are_entries():
+    index = np.array([[0, 3, 1], [2, 0, 0], [0, 3, 1]])  # one of them twice
+    X = np.random.default_rng(1).standard_normal((3, 4, 2))
+    np.testing.assert_array_equal(lt.entries((3, 4, 2), index).forward(X), X[tuple(index.T)])
+    Z = lt.entries((3, 4, 2), index).adjoint(np.array([1.0, 2.0, 4.0]))
+    expected = np.zeros((3, 4, 2))
+    expected[0, 3, 1], expected[2, 0, 0] = 5, 2
+    np.testing.assert_array_equal(Z, expected)
+
+
+@pytest.mark.parametrize("m", [200, 300])
+def test_rank_one_measurements_recover(m):
+    """TIHT fails at any m here; 86 degrees of freedom."""
+    for seed in range(5):
+        A = rank_one(m, seed=seed)
+        X = lt.random_tucker(SHAPE, RANK, seed=seed, core_mean=0.1)
+        result = lt.recover(A, A.forward(X), RANK)
+        assert result.success
+        assert lt.metrics.relative_error(result.X, X) < 1e-5
+
+
+@pytest.mark.parametrize("noise", [0, 0.02])
+def test_completion(noise):
+    for seed in range(3):
+        index = samples(600, seed=seed)
+        X = lt.random_tucker(SHAPE, RANK, seed=seed)
+        y = X.entries(index)
+        std = noise * np.sqrt(np.mean(y**2))
+        y = y + std * np.random.default_rng(seed).standard_normal(600)
+        result = lt.recover(lt.entries(SHAPE, index), y, RANK, noise_std=std or None)
+        assert result.success
+        assert lt.metrics.relative_error(result.X, X) < (2 * noise or 1e-5)
+
+
+def test_products_with_the_design_are_those_of_its_rows():
+    X = lt.random_tucker((5, 4, 6), (2, 3, 2), seed=0)
+    T = lt.TangentSpace(X)
+    rng = np.random.default_rng(0)
+    for A in (rank_one(30, X.shape), lt.entries(X.shape, samples(30, X.shape))):
+        design = A.tangent(T)
+        D, r, w = design.dense(), rng.standard_normal(30), rng.uniform(0.5, 2, 30)
+        np.testing.assert_allclose(design.rmatvec(r), D.T @ r, rtol=0, atol=1e-12)
+        c = rng.standard_normal(T.dof)
+        np.testing.assert_allclose(design.matvec(c), D @ c, rtol=0, atol=1e-12)
+        residual, gradient = design.misfit(r, w)
+        np.testing.assert_allclose(residual, r - A.forward(X.full()), rtol=0, atol=1e-12)
+        np.testing.assert_allclose(gradient, D.T @ (w * residual), rtol=0, atol=1e-11)
+
+
+def test_a_rank_one_start_clips_what_sticks_out():
+    A = rank_one(40, (5, 4, 6))
+    v = np.random.default_rng(0).standard_t(2, 40)
+    limit = np.quantile(np.abs(v), 0.9)
+    expected = lt.hosvd(A.adjoint(np.clip(v, -limit, limit)), RANK)
+    np.testing.assert_allclose(A.spectral_start(v, RANK).full(), expected.full(), atol=1e-12)
+
+
+def test_a_start_of_entries_leaves_the_diagonal_out():
+    shape, index = (6, 5, 7), samples(90, (6, 5, 7))
+    v = np.random.default_rng(0).standard_normal(90)
+    Z = np.zeros(shape)
+    Z[tuple(index.T)] = v
+    projected = Z
+    for k, n in enumerate(shape):
+        B = np.moveaxis(Z, k, 0).reshape(n, -1)
+        gram = B @ B.T
+        U = np.linalg.eigh(gram - np.diag(np.diag(gram)))[1][:, -2:]
+        projected = np.moveaxis(np.tensordot(U @ U.T, projected, axes=(1, k)), 0, k)
+    start = lt.entries(shape, index).spectral_start(v, (2, 2, 2))
+    np.testing.assert_allclose(start.full(), projected, rtol=0, atol=1e-12)
+
+
+def test_every_kind_of_array(kind):
+    A = rank_one(12, (3, 4, 2))
+    other = lt.rank_one([kind(F) for F in A.factors])
+    X = lt.random_tucker((3, 4, 2), (2, 2, 2), seed=0)
+    given = lt.TuckerTensor(kind(X.core), [kind(U) for U in X.factors])
+    assert kind.owns(other.forward(given))
+    np.testing.assert_allclose(np.asarray(other.forward(given)), A.forward(X), atol=1e-12)
+    v = np.arange(12.0)
+    np.testing.assert_allclose(np.asarray(other.adjoint(kind(v))), A.adjoint(v), atol=1e-12)
+
+
+ONES = np.ones((4, 3))
+
+
+@pytest.mark.parametrize(
+    ("factors", "exception", "message"),
+    [
+        (ONES, TypeError, "factors must be a list of matrices"),
+        ([], TypeError, "factors must be a list of matrices"),
+        ([ONES, np.ones((5, 3))], ValueError, r"factors\[1\] must be a matrix.*\(4, n_1\)"),
+        ([ONES, np.ones(4)], ValueError, r"factors\[1\] must be a matrix"),
+        ([ONES, np.full((4, 3), np.nan)], ValueError, r"factors\[1\] has NaN"),
+        ([np.full((4, 3), "a")], TypeError, r"factors\[0\]"),
+    ],
+)
+def test_bad_factors(factors, exception, message):
+    with pytest.raises(exception, match=message):
+        lt.rank_one(factors)
+
+
+@pytest.mark.parametrize(
+    ("indices", "exception", "message"),
+    [
+        ([[0, 0]], ValueError, "3 columns.*np.argwhere"),
+        ([0, 1, 2], ValueError, "one row for each sample"),
+        (np.zeros((0, 3), dtype=int), ValueError, "one row for each sample"),
+        ([[0.0, 1.0, 2.0]], TypeError, "indices must be integers"),
+        ([[0, 0, 0], [3, 0, 0]], ValueError, r"indices\[1, 0\] = 3 must be between 0 and 2"),
+        ([[0, -1, 0]], ValueError, r"indices\[0, 1\] = -1.*count from 0"),
+    ],
+)
+def test_bad_indices(indices, exception, message):
+    with pytest.raises(exception, match=message):
+        lt.entries((3, 4, 2), indices)
