@@ -92,7 +92,7 @@ class Fit:
             if result.status in OVER or result.epochs - first >= self.max_epochs:
                 return result
             start, before = result.X, result
-        again = RGN() if solver == "auto" or isinstance(solver, list) else solver
+        again = RGN() if solver == "auto" or isinstance(solver, list | tuple) else solver
         for k in range(1, ROUNDS + 1):
             X = getattr(start, "X", start)  # a state knows the residuals of other weights
             weights = _huber_weights(problem, X)

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowtucker._arrays import Array, to_numpy
+from lowtucker._arrays import Array, size, to_numpy
 from lowtucker.problem import Problem
 from lowtucker.tensor.unfolding import unfold
 
-__all__ = ["PLENTY", "is_noise"]
+__all__ = ["FULL", "PLENTY", "is_noise"]
 
 # Measurements per degree of freedom from which on local minima are rare, and noise can be told
 PLENTY = 2.8
+# Entries of the largest tensor that is made in full
+FULL = 10**7
 # Spectral norms above so many times those of noise are structure; residuals above so much of y are
 # too large to be called noise
 STRUCTURE, CLEAR = 1.05, 0.3
@@ -29,10 +31,12 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
 
     None is no answer: fewer than 2.8 measurements per degree of freedom cannot tell (of 600
     noiseless problems with 1.2 to 1.6, six local minima looked like noise), nor can a residual
-    above 0.3, nor operators without a tangent design.
+    above 0.3, nor operators without a tangent design; and tensors of more than 10^7 entries are
+    not made.
     """
     share = float(problem.relative(residual))
-    if not (problem.A.designs and problem.equations >= PLENTY * dof and share <= CLEAR):
+    fits = problem.A.designs and size(problem.shape) <= FULL
+    if not (fits and problem.equations >= PLENTY * dof and share <= CLEAR):
         return None
     weighted = residual if problem.weights is None else problem.weights * residual
     G = to_numpy(problem.A.adjoint(weighted))

@@ -8,12 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind
+from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, size
 from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
 from lowtucker.driver import Run, bind
 from lowtucker.monitoring import Callback
-from lowtucker.noise import PLENTY
+from lowtucker.noise import FULL, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
@@ -183,7 +183,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     if not problem.A.designs:
         return [RCG(), RGN(starts=starts)]
     if not plenty:
-        return [RGN(starts=starts, iht_steps=IHT_STEPS)]
+        return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
     blocks: list[Solver] = [RSGD(least_squares=True)] if problem.A.restricts else []
     return [*blocks, RGN(starts=starts)]
 

@@ -160,9 +160,8 @@ class RGN(Manifold):
         falling = len(state.trace) < 2 or relative < 0.5 * state.trace[-2]
         if relative <= ROUNDING * eps(problem.y) and not falling:  # as good as it gets
             return replace(state, t=state.t + 1, stuck=True)
-        if _is_stuck(state.trace, SHORT if self.starts > 1 else LONG) or self._at_minimum(
-            problem, state, xi
-        ):
+        stuck = _is_stuck(state.trace, SHORT if self.starts > 1 else LONG)
+        if stuck or self._at_minimum(problem, state, xi):
             return self._restart(problem, state)
         model = self._model(problem, T.retract(xi))
         now = float(problem.relative(model.residual))
