@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import eps, is_complex, like
+from lowtucker._arrays import eps, is_complex, like, to_numpy
 from lowtucker._random import Seed
 from lowtucker.fitting import Fit, Loss
 from lowtucker.monitoring import Callback
@@ -19,9 +19,14 @@ from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_rank
 from lowtucker.result import Result
+from lowtucker.solvers.manifold import eigenvalues
+from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 
 __all__ = ["recover"]
+
+# Estimates of the error above this are a reason to look whether X is determined at all
+DOUBT = 0.01
 
 
 def recover(
@@ -157,11 +162,28 @@ def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result
             result = replace(
                 result, status=Status.RANK_TOO_SMALL, success=False, notes=(*result.notes, note)
             )
+    if result.status is Status.CONVERGED and not _determines(problem, result):
+        note = "The measurements do not see all that X may be: take more, or a smaller rank."
+        notes = (*result.notes, note)
+        return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
     smaller = smaller_rank(result) if result.success else None
     if smaller is not None:
         note = f"Rank {smaller} would do: the rest of {result.rank} is smaller than the error."
         result = replace(result, notes=(*result.notes, note))
     return result
+
+
+def _determines(problem: Problem, result: Result) -> bool:
+    """Whether the tangent design at X has full rank, so that no other X is near that fits.
+
+    Looked at where the estimate of the error is missing or large, as it is where sampled entries
+    leave out a slice. One pass then.
+    """
+    small = result.error_estimate is not None and result.error_estimate < DOUBT
+    if small or not problem.A.designs or result.degrees_of_freedom > LARGE:
+        return True
+    values = to_numpy(eigenvalues(problem, result.X))
+    return bool(values[0] > 10 * len(values) * eps(problem.y) * values[-1])
 
 
 def _leaves_noise(problem: Problem, result: Result) -> bool:

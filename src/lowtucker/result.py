@@ -90,7 +90,7 @@ class Result:
 
     def _hint(self, status: Status) -> str:
         """Read the likely cause off the numbers."""
-        if status is not Status.STALLED:
+        if status is not Status.STALLED or self.notes:  # the notes say more
             return ""
         residual = float(np.max(np.atleast_1d(self.residual)[np.atleast_1d(self.status) == status]))
         ratio = self.m / self.degrees_of_freedom
@@ -154,7 +154,8 @@ class Result:
         left.set_ylabel("relative to ||y||, ||X||" if "error" in self.history else "residual")
         left.xaxis.get_major_locator().set_params(integer=True)
         left.legend()
-        left.set_title(" then ".join(dict.fromkeys(self.history["phase"].tolist())))
+        phases = list(dict.fromkeys(self.history["phase"].tolist()))
+        left.set_title(" then ".join(phases if len(phases) < 4 else [phases[0], "...", phases[-1]]))
         X = self.X
         if X.batch_shape:
             X = TuckerTensor.trusted(X.core[0, ...], [U[0, ...] for U in X.factors])
@@ -240,7 +241,8 @@ class Result:
         if self.error is not None:
             lines.append(("error", _span(self.error, ".1e")))
         if self.error_estimate is not None:
-            lines.append(("estimate", f"{self.error_estimate:.1e} of the error"))
+            proviso = "" if self.success else ", if what is left were noise"
+            lines.append(("estimate", f"{self.error_estimate:.1e} of the error{proviso}"))
         notes = [("note", note) for note in self.notes]
         return [*lines, *self._status_lines(), *notes]
 

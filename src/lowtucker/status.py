@@ -35,8 +35,9 @@ class Status(Enum):
         'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'
     )
     UNDERDETERMINED = (
-        "There are fewer measurements than degrees of freedom: many tensors of that rank fit, and "
-        "this is one of them. Take more measurements, or a smaller rank."
+        "There are fewer measurements than degrees of freedom, or they do not see all of the "
+        "tensor: many of that rank fit, and this is one of them. Take more measurements, or a "
+        "smaller rank."
     )
     MAX_EPOCHS = (
         "The largest number of epochs was reached. The residual may still be falling: hand "

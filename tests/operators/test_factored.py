@@ -146,3 +146,30 @@ def test_bad_factors(factors, exception, message):
 def test_bad_indices(indices, exception, message):
     with pytest.raises(exception, match=message):
         lt.entries((3, 4, 2), indices)
+
+
+def test_a_slice_without_samples_is_no_success():
+    index = samples(1000)
+    index = index[index[:, 0] != 4]
+    X = lt.random_tucker(SHAPE, RANK, seed=1)
+    result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
+    assert result.residual < 1e-6  # everything that was measured is fitted
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert not result.success
+    assert "do not see all" in result.notes[0]
+    assert "do not see all" in result.advice
+
+
+def test_entries_that_a_rank_too_large_fits_are_no_success():
+    """126 degrees of freedom, and a truth of smaller rank: many tensors fit the samples."""
+    right = wrong = 0
+    for seed in range(6):
+        index = samples(192, (15, 14, 13), seed=seed)
+        X = lt.random_tucker((15, 14, 13), RANK, seed=seed)
+        result = lt.recover(lt.entries(X.shape, index), X.entries(index), (3, 3, 3))
+        if result.residual > 1e-6:
+            continue
+        good = lt.metrics.relative_error(result.X, X) < 1e-3
+        assert result.success == good
+        right, wrong = right + good, wrong + (not good)
+    assert wrong >= 3

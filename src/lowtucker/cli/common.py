@@ -51,7 +51,7 @@ class Rank(IntTuple):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Keep the word, split and convert the rest."""
-        return "auto" if value == "auto" else super().convert(value, param, ctx)
+        return "auto" if str(value).lower() == "auto" else super().convert(value, param, ctx)
 
 
 class Span(click.ParamType[tuple[int, int]]):

@@ -27,6 +27,7 @@ __all__ = [
     "bootstrap_start",
     "damped_step",
     "dot",
+    "eigenvalues",
 ]
 
 
@@ -266,6 +267,12 @@ def damped_step(equations: NormalEquations, damping: float) -> Array:
     return xp.linalg.solve(
         equations.gram + (scale + float(limits.smallest_normal)) * unit, equations.gradient
     )
+
+
+def eigenvalues(problem: Problem, X: TuckerTensor) -> Array:
+    """Eigenvalues of D^* W D at X, smallest first. One pass."""
+    gram = Model.at(problem, X).equations.gram
+    return real(namespace(gram).linalg.eigvalsh(gram))
 
 
 def blown_up(state: State) -> State:
