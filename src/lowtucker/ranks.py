@@ -110,10 +110,10 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
             break
     if best is None:
         notes.append("there are too few measurements to hold any out")
-        start = hosvd(problem.A.adjoint(problem.y), (1,) * len(limit))
+        start = problem.A.spectral_start(problem.y, (1,) * len(limit))
     else:
         start = best.X
-    solver = _from_there(fit.solver)
+    solver = RGN() if fit.solver == "auto" else fit.solver  # from a good start
     result = fit(problem, start.rank, start=start, solver=solver, before=result, label="all rows")
     while (smaller := smaller_rank(result)) is not None and result.status not in OVER:
         notes.append(f"{result.rank} has directions smaller than the error to be expected")
@@ -221,11 +221,6 @@ def _split(problem: Problem, fit: Fit) -> tuple[Problem, Problem] | None:
         return Problem(problem.A, problem.y, like(weights, problem.y, real_dtype(problem.y)))
 
     return part(rest), part(held)
-
-
-def _from_there(solver: Any) -> Any:
-    """Solver for a fit from a good start: "auto" need not begin anew."""
-    return RGN() if solver == "auto" else solver
 
 
 def _larger(rank: Rank, limit: Rank, train: Problem, trimmed: set[int]) -> Rank | None:

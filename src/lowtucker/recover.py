@@ -111,8 +111,9 @@ def recover(
     residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
     size. Where ``noise_std`` is not given and the run gets stuck, a last pass looks whether what
     is left of y has any structure: if not, it is noise, and the status says so. If it has, "auto"
-    fits a larger rank to seven eighths of the measurements, and says ``RANK_TOO_SMALL`` where
-    that foretells the others better. Neither counts in ``result.passes``.
+    fits this and a larger rank to seven eighths of the measurements, and says ``RANK_TOO_SMALL``
+    where the larger one foretells the others better. A fit to ``tol`` whose tangent design has
+    less than full rank is ``UNDERDETERMINED``. None of this counts in ``result.passes``.
 
     When new measurements arrive, give the old result as ``start`` to a call with all of them.
 
@@ -213,8 +214,10 @@ def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
 
 def _check_fields(problem: Problem) -> None:
     """Refuse complex measurements that no tensor of the operator's can give."""
+    if not is_complex(problem.y):
+        return
     zero = like(np.zeros(problem.shape), problem.A.prototype, problem.A.dtype)
-    if is_complex(problem.y) and not is_complex(problem.A.forward(zero)):
+    if not is_complex(problem.A.forward(zero)):
         raise ValueError(
             "y is complex, but A gives real measurements of real tensors. For complex tensors try "
             "lowtucker.DenseOperator(matrix, shape, dtype=complex); otherwise give y.real."

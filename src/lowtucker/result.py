@@ -35,8 +35,8 @@ class Result:
         ||y - A(X)|| / ||y|| of that tensor (weighted where there are weights).
     success : bool, or an array of them
         The verdict, which never uses the truth: the residual is as small as it should be, and
-        there are enough measurements. It takes for granted that these see all of X; sampled
-        entries that leave out a slice do not.
+        there are enough measurements. ``recover`` also looks whether these see all of X, where
+        the operator has a tangent design; :func:`lowtucker.solve` takes it for granted.
     status : Status, or an array of them
         Why it ended; ``str(result.status)`` is advice.
     history : History

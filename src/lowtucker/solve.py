@@ -17,6 +17,7 @@ from lowtucker.noise import FULL, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
+from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -178,13 +179,15 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     rank = check_rank(rank, problem.shape, warn=False)
     if problem.batch_shape:  # the Riemannian solvers take one problem
         return [StoTIHT(sampler=Shuffled(default_block_size(problem, rank))), TIHT()]
-    plenty = problem.equations >= PLENTY * degrees_of_freedom(problem.shape, attainable_rank(rank))
+    dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+    plenty = problem.equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
     if not problem.A.designs:
         return [RCG(), RGN(starts=starts)]
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
-    blocks: list[Solver] = [RSGD(least_squares=True)] if problem.A.restricts else []
+    small = problem.A.restricts and dof <= LARGE  # dof^2 numbers for a block
+    blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
     return [*blocks, RGN(starts=starts)]
 
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from lowtucker.solve import automatic
 
 SHAPE, RANK = (15, 15, 15), (2, 2, 2)
 
@@ -173,3 +174,17 @@ def test_entries_that_a_rank_too_large_fits_are_no_success():
         assert result.success == good
         right, wrong = right + good, wrong + (not good)
     assert wrong >= 3
+
+
+def test_auto_makes_no_blocks_where_a_gram_is_too_large():
+    """Beyond 5000 degrees of freedom a gram has 200 MB; blocks would make one at every step."""
+    shape, rank = (700, 600, 700), (3, 2, 2)
+    dof = lt.degrees_of_freedom(shape, rank)
+    index = np.random.default_rng(0).integers(0, shape, (3 * dof, 3))
+    problem = lt.Problem(lt.entries(shape, index), np.ones(3 * dof))
+    assert dof < 5000
+    assert [type(one) for one in automatic(problem, rank)] == [lt.RSGD, lt.RGN]
+    index = np.random.default_rng(0).integers(0, shape, (30000, 3))
+    problem = lt.Problem(lt.entries(shape, index), np.ones(30000))
+    assert 5000 < lt.degrees_of_freedom(shape, (3, 3, 3)) < 30000 / 2.8
+    assert [type(one) for one in automatic(problem, (3, 3, 3))] == [lt.RGN]

@@ -173,6 +173,7 @@ class Spectra:
         for k, s in enumerate(map(to_numpy, self.values)):
             ax.semilogy(range(1, len(s) + 1), s, marker="o", markersize=3, label=f"mode {k}")
         ax.set_xlabel("index")
+        ax.xaxis.get_major_locator().set_params(integer=True)
         ax.set_ylabel("singular value of the unfolding")
         ax.legend()
         return ax
