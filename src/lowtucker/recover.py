@@ -66,9 +66,9 @@ def recover(
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
     solver : str or Solver
-        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", a solver
-        with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers that
-        take over from each other.
+        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", "als", a
+        solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers
+        that take over from each other.
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int

@@ -14,9 +14,10 @@ from lowtucker.blocks import Shuffled
 from lowtucker.driver import Run, bind
 from lowtucker.monitoring import Callback
 from lowtucker.noise import FULL, PLENTY
+from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
-from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
@@ -99,7 +100,8 @@ def solve(
         then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 100 starts where
         it meets local minima. The history's ``phase`` says which did what. An operator without
         a tangent design of its own (functions, sparse and SciPy operators) gets
-        :class:`lowtucker.RCG`, then RGN; a stack of trials StoTIHT with automatic steps, then TIHT.
+        :class:`lowtucker.RCG`, then RGN; sampled entries with more than 5000 degrees of freedom
+        :class:`lowtucker.ALS`, then RGN; a stack of trials StoTIHT with automatic steps, then TIHT.
     rank : tuple of int
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; looked at every epoch.
@@ -184,6 +186,8 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not problem.A.designs:
         return [RCG(), RGN(starts=starts)]
+    if isinstance(problem.A, EntriesOperator) and dof > LARGE:
+        return [ALS(), RGN(starts=starts)]
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
     small = problem.A.restricts and dof <= LARGE  # dof^2 numbers for a block

@@ -187,4 +187,4 @@ def test_auto_makes_no_blocks_where_a_gram_is_too_large():
     index = np.random.default_rng(0).integers(0, shape, (30000, 3))
     problem = lt.Problem(lt.entries(shape, index), np.ones(30000))
     assert 5000 < lt.degrees_of_freedom(shape, (3, 3, 3)) < 30000 / 2.8
-    assert [type(one) for one in automatic(problem, (3, 3, 3))] == [lt.RGN]
+    assert [type(one) for one in automatic(problem, (3, 3, 3))] == [lt.ALS, lt.RGN]

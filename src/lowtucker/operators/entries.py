@@ -9,14 +9,12 @@ import numpy as np
 from lowtucker._arrays import Array, Rows, as_shape, like, namespace, size, to_numpy
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
-from lowtucker.operators.factored import FactoredOperator, face_splitting
+from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["EntriesOperator", "entries"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Samples whose products are made at a time
-CHUNK_ROWS = 1 << 16
 
 
 class EntriesOperator(FactoredOperator):
@@ -35,13 +33,25 @@ class EntriesOperator(FactoredOperator):
     def _set(self, indices: NumPyArray) -> None:
         self.indices = indices
         self.m = len(indices)
-        self._flat = np.ravel_multi_index(tuple(indices.T), self.shape)
+        self._orders: dict[int, NumPyArray] = {}
+
+    @property
+    def _flat(self) -> NumPyArray:
+        return np.asarray(np.ravel_multi_index(tuple(self.indices.T), self.shape))
+
+    def sorted_by(self, k: int) -> NumPyArray:
+        """Numbers of the samples in the order of their index in mode k; made once."""
+        if k not in self._orders:
+            self._orders[k] = np.argsort(self.indices[:, k], kind="stable")
+        return self._orders[k]
 
     def _mode_times(self, k: int, U: Array) -> Array:
         return namespace(U).take(U, like(self.indices[:, k], U), axis=0)
 
     def _mode_adjoint(self, k: int, W: Array) -> Array:
-        return like(_one_hot(self.indices[:, k], self.shape[k]).T @ to_numpy(W), W)
+        given = to_numpy(W)
+        hot = _one_hot(self.indices[:, k], self.shape[k], given.real.dtype)
+        return like(hot.T @ given, W)
 
     def _mode_rows(self, k: int, rows: slice) -> Array:
         return _one_hot(self.indices[rows, k], self.shape[k]).toarray()
@@ -89,21 +99,19 @@ class EntriesOperator(FactoredOperator):
             np.fill_diagonal(gram, 0)
             factors.append(np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy())
         core: Any = 0
-        for start in range(0, self.m, CHUNK_ROWS):
-            rows = slice(start, start + CHUNK_ROWS)
-            first, *rest = (U.conj()[self.indices[rows, k]] for k, U in enumerate(factors))
-            weighted = first * given[rows, None]
-            core = core + (weighted.T @ face_splitting(rest) if rest else weighted.sum(axis=0))
+        for rows in row_chunks(self.m, size(rank)):
+            parts = [U.conj()[self.indices[rows, k]] for k, U in enumerate(factors)]
+            core = core + weighted_sum(given[rows], parts)
         X = TuckerTensor.trusted(np.reshape(core, rank), factors)
         return TuckerTensor.trusted(like(X.core, v), [like(U, v) for U in X.factors])
 
 
-def _one_hot(index: NumPyArray, n: int) -> Any:
+def _one_hot(index: NumPyArray, n: int, dtype: Any = np.float64) -> Any:
     """Sparse matrix with a one in each row: (t, n)."""
     import scipy.sparse
 
     t = len(index)
-    return scipy.sparse.csr_array((np.ones(t), index, np.arange(t + 1)), shape=(t, n))
+    return scipy.sparse.csr_array((np.ones(t, dtype), index, np.arange(t + 1)), shape=(t, n))
 
 
 def _checked(indices: Any, shape: tuple[int, ...]) -> NumPyArray:

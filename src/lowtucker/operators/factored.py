@@ -5,13 +5,22 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from lowtucker._arrays import Array, adjoint, conj, namespace, size
+from lowtucker._arrays import Array, adjoint, conj, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, TangentDesign
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["FactoredOperator", "face_splitting"]
+__all__ = ["FactoredOperator", "contracted", "face_splitting", "row_chunks", "weighted_sum"]
+
+# Numbers of a product of rows that are made at a time: 8 MB
+CHUNK_NUMBERS = 1 << 20
+
+
+def row_chunks(m: int, width: int) -> list[slice]:
+    """Sets of successive rows, of so many numbers each that products of them stay small."""
+    height = max(1, CHUNK_NUMBERS // width)
+    return [slice(start, min(start + height, m)) for start in range(0, m, height)]
 
 
 def face_splitting(parts: list[Array]) -> Array:
@@ -52,16 +61,33 @@ class FactoredOperator(MeasurementOperator):
 
 
 def contracted(core: Array, parts: list[Array]) -> Array:
-    """Contract mode k of a core with row j of part k, for every j: (m,).
-
-    Memory: m r_2 ... r_d numbers at first, and less with every mode.
-    """
+    """Contract mode k of a core with row j of part k, for every j: (m,). In chunks of rows."""
     xp = namespace(core)
-    m = parts[0].shape[0]
-    rest = xp.matmul(parts[0], xp.reshape(core, (core.shape[0], -1)))
-    for part in parts[1:]:
-        rest = xp.matmul(part[:, None, :], xp.reshape(rest, (m, part.shape[1], -1)))[:, 0, :]
-    return rest[:, 0]
+    flat = xp.reshape(core, (core.shape[0], -1))
+    out = []
+    for rows in row_chunks(parts[0].shape[0], flat.shape[1]):
+        rest = xp.matmul(parts[0][rows, :], flat)
+        for part in parts[1:]:
+            rest = xp.reshape(rest, (rest.shape[0], part.shape[1], -1))
+            rest = xp.matmul(part[rows, :][:, None, :], rest)[:, 0, :]
+        out.append(rest[:, 0])
+    return out[0] if len(out) == 1 else xp.concat(out)
+
+
+def weighted_sum(v: Array, parts: list[Array]) -> Array:
+    """Sum over j of v_j times the outer product of row j of the parts: the adjoint of contracted.
+
+    Shape (q_1, q_2 ... q_d). In chunks of rows.
+    """
+    xp = namespace(v)
+    first, *rest = parts
+    total = None
+    for rows in row_chunks(v.shape[0], size([part.shape[1] for part in rest])):
+        weighted = xp.matrix_transpose(first[rows, :] * v[rows][:, None])
+        right = [part[rows, :] for part in rest] or [xp.ones_like(first[rows, :1])]
+        one = xp.matmul(weighted, face_splitting(right))
+        total = one if total is None else total + one
+    return total
 
 
 class FactoredDesign(TangentDesign):
@@ -69,7 +95,8 @@ class FactoredDesign(TangentDesign):
 
     Row j is :math:`\otimes_k U_k^T a_j^k` for the core, and
     :math:`U_{k\perp}^T a_j^k \otimes V_k^T (\otimes_{i \ne k} U_i^T a_j^i)` for arm k. Products
-    with D cost O(m sum n_k r_k), its rows O(m dof).
+    with D cost O(m prod r_k) and what those with the vectors cost, its rows O(m dof). Memory:
+    2 m sum r_k numbers.
     """
 
     A: FactoredOperator
@@ -81,8 +108,12 @@ class FactoredDesign(TangentDesign):
         self.sides = []  # what all other modes give to arm k: (m, columns of V_k)
         for k, V in enumerate(T.rows):
             others = [part for i, part in enumerate(self.parts) if i != k]
-            left = face_splitting(others) if others else xp.ones_like(self.parts[0][:, :1])
-            self.sides.append(xp.matmul(left, conj(V)))
+            others = others or [xp.ones_like(self.parts[0][:, :1])]
+            side = [
+                xp.matmul(face_splitting([part[rows, :] for part in others]), conj(V))
+                for rows in row_chunks(A.m, V.shape[0])
+            ]
+            self.sides.append(xp.concat(side))
 
     def rows(self) -> Iterator[tuple[slice, Array]]:
         """D in chunks of rows."""
@@ -94,7 +125,18 @@ class FactoredDesign(TangentDesign):
                 vectors = adjoint(self.A._mode_rows(k, rows))
                 arm = adjoint(complement.coordinates(vectors))
                 columns.append(face_splitting([arm, self.sides[k][rows, :]]))
-            yield rows, xp.concat(columns, axis=1)
+            D = xp.concat(columns, axis=1)
+            # vectors that are made when they are asked for may be of higher precision
+            yield rows, D if D.dtype == columns[0].dtype else xp.astype(D, columns[0].dtype)
+
+    def matvec(self, c: Array) -> Array:
+        """Return D c through the factors."""
+        xp = namespace(c)
+        B, *arms = self.T.split(c)
+        out = contracted(B, self.parts)
+        for k, (complement, arm) in enumerate(zip(self.T.complements, arms, strict=True)):
+            out = out + xp.sum(self.A._mode_times(k, complement.times(arm)) * self.sides[k], axis=1)
+        return out
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r, through the factors."""
@@ -104,15 +146,10 @@ class FactoredDesign(TangentDesign):
     def rmatvec(self, r: Array) -> Array:
         """Return D^* r through the factors."""
         xp = namespace(r)
-        weighted = conj(self.parts[0]) * r[:, None]
-        rest = face_splitting([conj(part) for part in self.parts[1:]]) if self.parts[1:] else None
-        core = (
-            xp.sum(weighted, axis=0)
-            if rest is None
-            else xp.matmul(xp.matrix_transpose(weighted), rest)
-        )
+        core = weighted_sum(r, [conj(part) for part in self.parts])
         out = [xp.reshape(core, (size(self.T.X.rank),))]
         for k, complement in enumerate(self.T.complements):
             W = self.A._mode_adjoint(k, conj(self.sides[k]) * r[:, None])
             out.append(xp.reshape(complement.coordinates(W), (-1,)))
-        return xp.concat(out)
+        together = xp.concat(out)
+        return together if is_complex(self.T.X.core) else real(together)

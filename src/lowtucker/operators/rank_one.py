@@ -23,13 +23,11 @@ from lowtucker._arrays import (
 )
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
-from lowtucker.operators.factored import FactoredOperator, contracted, face_splitting
+from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RankOneOperator", "rank_one"]
 
-# Numbers of a product of rows that are made at a time
-CHUNK_NUMBERS = 1 << 20
 # Quantile of the measurements at which a start clips them
 CLIP = 0.9
 
@@ -77,26 +75,12 @@ class RankOneOperator(FactoredOperator):
     def _mode_rows(self, k: int, rows: slice) -> Array:
         return self.factors[k][rows, :]
 
-    def _chunks(self) -> list[slice]:
-        """Rows whose products with all modes but the first are made at a time."""
-        height = max(1, CHUNK_NUMBERS * self.shape[0] // size(self.shape))
-        return [slice(i, min(i + height, self.m)) for i in range(0, self.m, height)]
-
     def _forward(self, X: Array) -> Array:
-        xp = namespace(X)
-        parts = [contracted(X, [F[rows, :] for F in self.factors]) for rows in self._chunks()]
-        return xp.concat(parts)
+        return contracted(X, self.factors)
 
     def _adjoint(self, v: Array) -> Array:
-        xp = namespace(v)
-        total = None
-        for rows in self._chunks():
-            first, *rest = [conj(F[rows, :]) for F in self.factors]
-            weighted = xp.matrix_transpose(first * v[rows][:, None])
-            ones = xp.ones_like(first[:, :1])
-            part = xp.matmul(weighted, face_splitting(rest) if rest else ones)
-            total = part if total is None else total + part
-        return xp.reshape(total, self.shape)
+        total = weighted_sum(v, [conj(F) for F in self.factors])
+        return namespace(v).reshape(total, self.shape)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         refuse_rows_of_trials(rows, self)

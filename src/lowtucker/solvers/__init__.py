@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from lowtucker.solvers.als import ALS
 from lowtucker.solvers.base import Solver, State
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
@@ -11,7 +12,18 @@ from lowtucker.solvers.rsgd import RSGD
 from lowtucker.solvers.stotiht import StoTIHT
 from lowtucker.solvers.tiht import TIHT
 
-__all__ = ["RCG", "RGN", "RSGD", "SOLVERS", "TIHT", "Solver", "State", "StoTIHT", "as_solver"]
+__all__ = [
+    "ALS",
+    "RCG",
+    "RGN",
+    "RSGD",
+    "SOLVERS",
+    "TIHT",
+    "Solver",
+    "State",
+    "StoTIHT",
+    "as_solver",
+]
 
 SOLVERS: dict[str, type[Solver]] = {
     "tiht": TIHT,
@@ -19,6 +31,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "rsgd": RSGD,
     "rgn": RGN,
     "rcg": RCG,
+    "als": ALS,
 }
 
 

@@ -1,0 +1,170 @@
+"""ALS: alternating least squares, for sampled entries."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+import numpy as np
+
+from lowtucker._arrays import all_finite, eps
+from lowtucker.operators.entries import EntriesOperator
+from lowtucker.operators.factored import face_splitting, row_chunks
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import State
+from lowtucker.solvers.manifold import Manifold, blown_up
+from lowtucker.tensor.products import product
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.tensor.unfolding import unfolded
+
+__all__ = ["ALS"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Damping of the rows' equations, times the square of the relative residual
+DAMPING = 0.3
+# Numbers of a core above which its least squares are solved by conjugate gradients
+LARGE_CORE = 500
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class ALS(Manifold):
+    r"""Alternating least squares for sampled entries: factor after factor, then the core.
+
+    With all factors but :math:`U_k` fixed, sample s of slice i is a product of row i with a known
+    vector,
+
+    .. math:: X_{i_1 \dots i_d} = \langle u_i, z_s \rangle, \quad
+        z_s = S_{(k)} \bigotimes_{j \ne k} U_j[i_j, :]
+
+    so that every row of :math:`U_k` has normal equations of its own, of size :math:`r_k`:
+    :math:`\sum_s w_s \bar z_s z_s^T u_i = \sum_s w_s y_s \bar z_s` over the samples of its slice.
+    A QR decomposition makes the factor orthonormal; what it takes out goes into the core. After
+    all modes the core is fitted to all samples. The residual never grows.
+
+    Rows are held back to where they were by :math:`0.3 \rho^2 s \|u_i - u_i^{old}\|^2`, with s the
+    mean of the diagonals and :math:`\rho` the relative residual: slices with few samples must not
+    run away while the other factors are poor. With 4 samples per degree of freedom, 20 of 30
+    tensors were found so that without it were 11.
+
+    It needs far less than a good start: where samples are few and the ranks unequal, Gauss-Newton
+    steps from the same start end in local minima. Near the end it is linear, not quadratic.
+
+    Notes
+    -----
+    A step is a sweep over all modes and the core: d + 1 passes, O(m prod r_k) flops each, and
+    O(m (prod r_k)^2) for the core. Memory: d m integers to sort the samples by, and
+    :math:`\sum n_k r_k^2` numbers. Neither the tensor nor dof x dof numbers are made.
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> X_true = lt.random_tucker((40, 30, 20), (4, 2, 2), seed=0)
+    >>> known = np.argwhere(np.random.default_rng(0).random((40, 30, 20)) < 0.05)
+    >>> A = lt.entries((40, 30, 20), known)
+    >>> lt.recover(A, X_true.entries(known), (4, 2, 2), solver="als").success
+    True
+    """
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+        """Settle the rank; refuse what is not sampled entries."""
+        if not isinstance(problem.A, EntriesOperator):
+            raise TypeError(
+                f"ALS is for sampled entries, lowtucker.entries(shape, indices), got a "
+                f'{type(problem.A).__name__}. Try solver="auto", or "rcg".'
+            )
+        return super().bind(problem, rank)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """One: a sweep reads the samples once for every mode and the core."""
+        return 1
+
+    def advance(self, problem: Problem, state: State) -> State:
+        """One sweep."""
+        core, factors = state.X.core, list(state.X.factors)
+        damping = DAMPING * min(1.0, float(state.level)) ** 2
+        for k in range(len(factors)):
+            rows = _rows_of_factor(problem, core, factors, k, damping)
+            if not all_finite(rows):
+                return blown_up(state)
+            factors[k], R = np.linalg.qr(rows)
+            core = product(core[None, ...], R, k, 1)[0]
+        step, left = _step_of_core(problem, core, factors)
+        core = core + step
+        if not all_finite(core):
+            return blown_up(state)
+        passes = state.passes + len(factors) + 1
+        X = TuckerTensor.trusted(core, factors)
+        level = state.level * 0 + left / (float(problem.y_norm) or 1.0)
+        return replace(state, X=X, t=state.t + 1, passes=passes, level=level)
+
+
+def _rows_of_factor(
+    problem: Problem, core: NumPyArray, factors: list[NumPyArray], k: int, damping: float
+) -> NumPyArray:
+    """Factor k that fits the samples best while the others stay: (n_k, r_k).
+
+    Rows without samples are left as they were; the start has zeros there.
+    """
+    A: Any = problem.A
+    n, r = factors[k].shape
+    mixing = unfolded(core, k, 0).T
+    order = A.sorted_by(k)
+    gram = np.zeros((n, r, r), dtype=core.dtype)
+    right = np.zeros((n, r), dtype=core.dtype)
+    for part in row_chunks(problem.m, core.size):
+        some = order[part]
+        index = A.indices[some]
+        others = [U[index[:, j]] for j, U in enumerate(factors) if j != k]
+        Z = face_splitting(others) @ mixing if others else np.repeat(mixing, len(some), axis=0)
+        weighted = Z.conj()
+        if problem.weights is not None:
+            weighted = weighted * problem.weights[some, None]
+        products = (weighted[:, :, None] * Z[:, None, :]).reshape(len(some), r * r)
+        slices = index[:, k]  # in order: every slice is a run
+        runs = np.flatnonzero(np.r_[True, slices[1:] != slices[:-1]])
+        where = slices[runs]
+        gram[where] += np.add.reduceat(products, runs, axis=0).reshape(-1, r, r)
+        right[where] += np.add.reduceat(weighted * problem.y[some, None], runs, axis=0)
+    diagonal = np.einsum("irr->ir", gram)  # a view
+    least = float(np.finfo(gram.dtype).tiny)
+    held = max(damping, 100 * eps(problem.y)) * float(diagonal.real.mean()) + least
+    diagonal += held
+    right += held * factors[k]
+    solution: NumPyArray = np.linalg.solve(gram, right[:, :, None])[:, :, 0]
+    return solution
+
+
+def _step_of_core(
+    problem: Problem, core: NumPyArray, factors: list[NumPyArray]
+) -> tuple[NumPyArray, float]:
+    """Least-squares correction of the core, and the norm of the residual before it."""
+    A: Any = problem.A
+
+    def chunks() -> Any:
+        for part in row_chunks(problem.m, core.size):
+            F = face_splitting([U[A.indices[part, j]] for j, U in enumerate(factors)])
+            yield part, F, F if problem.weights is None else problem.weights[part, None] * F
+
+    flat, by_gram = core.reshape(-1), core.size <= LARGE_CORE
+    gram = np.zeros((core.size, core.size) if by_gram else (0, 0), dtype=core.dtype)
+    right = np.zeros_like(flat)
+    residual = np.empty_like(problem.y)
+    for part, F, weighted in chunks():
+        if by_gram:
+            gram += F.conj().T @ weighted
+        residual[part] = problem.y[part] - F @ flat
+        right += weighted.conj().T @ residual[part]
+    left = float(problem.weighted_norm(residual))
+    if by_gram:
+        unit = 100 * eps(problem.y) * float(np.trace(gram).real / core.size) or 1.0
+        step = np.linalg.solve(gram + unit * np.eye(core.size), right)
+        return step.reshape(core.shape), left
+    from scipy.sparse.linalg import LinearOperator, cg
+
+    def times(c: NumPyArray) -> NumPyArray:
+        return np.asarray(sum(weighted.conj().T @ (F @ c) for _, F, weighted in chunks()))
+
+    operator = LinearOperator((core.size, core.size), matvec=times, dtype=core.dtype)
+    step = np.asarray(cg(operator, right, rtol=1e-3, maxiter=20)[0])
+    return step.reshape(core.shape), left
