@@ -57,6 +57,10 @@ def _blocks():
     return stack.restrict((slice(0, 4), slice(4, 8), slice(8, 11)))
 
 
+def _matrices(rows, columns, dtype=np.float64):
+    return [_matrix(m, dtype, m + 7 * n, n) for m, n in zip(rows, columns, strict=True)]
+
+
 # name -> how to make it. Every operator here passes tests/contracts/test_operators.py
 OPERATORS = {
     "gaussian": lambda: lt.gaussian(SHAPE, M, seed=3),
@@ -95,6 +99,39 @@ OPERATORS = {
     "rank-one-float32": lambda: lt.rank_one([_matrix(n=n, dtype=np.float32) for n in SHAPE]),
     "rank-one-order-1": lambda: lt.rank_one([_matrix(n=6)]),
     "rank-one-order-4": lambda: lt.rank_one([_matrix(n=n, seed=n) for n in (2, 3, 2, 3)]),
+    "kronecker": lambda: lt.kronecker(_matrices((2, 3, 2), SHAPE)),
+    "kronecker-tall": lambda: lt.kronecker(_matrices((5, 2, 3), SHAPE)),
+    "kronecker-complex": lambda: lt.kronecker(_matrices((2, 3, 2), SHAPE, np.complex128)),
+    "kronecker-float32": lambda: lt.kronecker(_matrices((2, 3, 2), SHAPE, np.float32)),
+    "kronecker-order-1": lambda: lt.kronecker(_matrices((4,), (6,))),
+    "kronecker-order-4": lambda: lt.kronecker(_matrices((2, 2, 1, 3), (2, 3, 2, 3))),
+    "kronecker-block": lambda: lt.kronecker(_matrices((2, 3, 2), SHAPE)).restrict(slice(3, 9)),
+    "modewise": lambda: lt.kronecker(_matrices((5, 2), (12, 2)), SHAPE),
+    "modewise-block": lambda: lt.kronecker(_matrices((5, 2), (12, 2)), SHAPE).restrict(
+        np.array([4, 0, 4, 7, 9])
+    ),
+    "modewise-final": lambda: lt.kronecker(
+        _matrices((5, 2), (12, 2)), SHAPE, final=_matrix(7, n=10)
+    ),
+    "modewise-final-complex": lambda: lt.kronecker(
+        _matrices((2, 3, 2), SHAPE), final=_matrix(7, np.complex128, n=12)
+    ),
+    "transform-dct": lambda: lt.subsampled_transform(SHAPE, M, seed=3),
+    "transform-fft": lambda: lt.subsampled_transform(SHAPE, M, "fft", seed=3),
+    "transform-hadamard": lambda: lt.subsampled_transform((4, 8, 2), M, "hadamard", seed=3),
+    "transform-fft-order-1": lambda: lt.subsampled_transform((6,), 4, "fft", seed=3),
+    "transform-block": lambda: lt.subsampled_transform(SHAPE, M, seed=3).restrict(
+        np.array([4, 0, 7, 7, 2])
+    ),
+    "separable-dct": lambda: lt.subsampled_transform(SHAPE, M, signs=False, seed=3),
+    "separable-fft": lambda: lt.subsampled_transform(SHAPE, M, "fft", signs=False, seed=3),
+    "separable-hadamard": lambda: lt.subsampled_transform(
+        (4, 8, 2), M, "hadamard", signs=False, seed=3
+    ),
+    "separable-fft-order-4": lambda: lt.subsampled_transform((2, 3, 1, 4), 9, "fft", False, 3),
+    "separable-fft-block": lambda: lt.subsampled_transform(SHAPE, M, "fft", False, 3).restrict(
+        slice(2, 9)
+    ),
     "function": _function,
     "restricted": _restricted,
 }
@@ -118,7 +155,15 @@ SAMPLERS = {
     "Shuffled": lt.Shuffled,
 }
 
-# name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m).
+
+def _entries(shape, m, seed, trials=None):
+    number = seed if isinstance(seed, int) else seed[0]
+    flat = np.random.default_rng(number).choice(int(np.prod(shape)), m, replace=False)
+    return lt.entries(shape, np.stack(np.unravel_index(flat, shape), axis=1))
+
+
+# name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m), with the
+# measurements (shape, m, seed, trials) where they are not Gaussian.
 # tests/contracts/test_solvers.py
 EASY = ((5, 5, 6), (1, 2, 2), 120)
 SOLVERS = {
@@ -138,4 +183,5 @@ SOLVERS = {
     "RSGD-block-size": (lt.RSGD(block_size=17), EASY),
     "RSGD-least-squares": (lt.RSGD(least_squares=True), EASY),
     "RCG": (lt.RCG(), EASY),
+    "ALS": (lt.ALS(), ((8, 7, 6), (2, 2, 2), 250, _entries)),
 }

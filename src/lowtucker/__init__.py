@@ -20,8 +20,10 @@ from lowtucker.operators import (
     DenseOperator,
     EntriesOperator,
     FunctionOperator,
+    KroneckerOperator,
     LinearOperatorAdapter,
     MeasurementOperator,
+    ModewiseOperator,
     RankOneOperator,
     SparseOperator,
     as_operator,
@@ -29,8 +31,10 @@ from lowtucker.operators import (
     check_restriction,
     entries,
     gaussian,
+    kronecker,
     operator_norm,
     rank_one,
+    subsampled_transform,
     to_scipy,
 )
 from lowtucker.problem import Problem
@@ -38,7 +42,7 @@ from lowtucker.ranks import RankSearch
 from lowtucker.recover import recover
 from lowtucker.result import Result, load
 from lowtucker.solve import iterate, solve
-from lowtucker.solvers import RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
 from lowtucker.status import Status
 from lowtucker.stopping import (
     ErrorBelow,
@@ -71,6 +75,7 @@ from lowtucker.tensor import (
 from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
 
 __all__ = [
+    "ALS",
     "HOOI",
     "HOSVD",
     "RCG",
@@ -87,10 +92,12 @@ __all__ = [
     "FileFormatError",
     "FunctionOperator",
     "History",
+    "KroneckerOperator",
     "LinearOperatorAdapter",
     "MaxEpochs",
     "MaxSeconds",
     "MeasurementOperator",
+    "ModewiseOperator",
     "Partition",
     "Problem",
     "Progress",
@@ -129,6 +136,7 @@ __all__ = [
     "inner",
     "io",
     "iterate",
+    "kronecker",
     "load",
     "metrics",
     "mode_product",
@@ -143,6 +151,7 @@ __all__ = [
     "solve",
     "spectra",
     "sthosvd",
+    "subsampled_transform",
     "to_scipy",
     "unfold",
 ]

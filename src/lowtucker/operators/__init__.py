@@ -12,14 +12,18 @@ from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.entries import EntriesOperator, entries
 from lowtucker.operators.function import FunctionOperator
 from lowtucker.operators.gaussian import gaussian
+from lowtucker.operators.kronecker import KroneckerOperator, ModewiseOperator, kronecker
 from lowtucker.operators.rank_one import RankOneOperator, rank_one
+from lowtucker.operators.transforms import subsampled_transform
 
 __all__ = [
     "DenseOperator",
     "EntriesOperator",
     "FunctionOperator",
+    "KroneckerOperator",
     "LinearOperatorAdapter",
     "MeasurementOperator",
+    "ModewiseOperator",
     "RankOneOperator",
     "SparseOperator",
     "as_operator",
@@ -27,7 +31,9 @@ __all__ = [
     "check_restriction",
     "entries",
     "gaussian",
+    "kronecker",
     "operator_norm",
     "rank_one",
+    "subsampled_transform",
     "to_scipy",
 ]
