@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import functools
+import tempfile
 import warnings
+from pathlib import Path
 
+import h5py
 import numpy as np
 import pylops
 import scipy.sparse
 import scipy.sparse.linalg
+import zarr
 
 import lowtucker as lt
 
@@ -59,6 +63,23 @@ def _blocks():
 
 def _matrices(rows, columns, dtype=np.float64):
     return [_matrix(m, dtype, m + 7 * n, n) for m, n in zip(rows, columns, strict=True)]
+
+
+FOLDER = tempfile.TemporaryDirectory(prefix="lowtucker-cases-")
+
+
+def _stored(kind, dtype=np.float64):
+    """Rows in a file of some kind."""
+    path, matrix = Path(FOLDER.name, f"{np.dtype(dtype).name}.{kind}"), _matrix(dtype=dtype)
+    if not path.exists():
+        if kind == "npy":
+            np.save(path, matrix)
+        elif kind == "h5":
+            with h5py.File(path, "w") as file:
+                file["rows"] = matrix
+        else:
+            zarr.save_array(path, matrix)
+    return lt.stored(path, SHAPE)
 
 
 # name -> how to make it. Every operator here passes tests/contracts/test_operators.py
@@ -132,6 +153,14 @@ OPERATORS = {
     "separable-fft-block": lambda: lt.subsampled_transform(SHAPE, M, "fft", False, 3).restrict(
         slice(2, 9)
     ),
+    "seeded-gaussian": lambda: lt.seeded_gaussian(SHAPE, M, seed=3),
+    "seeded-gaussian-float32": lambda: lt.seeded_gaussian(SHAPE, M, seed=3, dtype=np.float32),
+    "stored-npy": lambda: _stored("npy"),
+    "stored-npy-complex": lambda: _stored("npy", np.complex128),
+    "stored-npy-float32": lambda: _stored("npy", np.float32),
+    "stored-hdf5": lambda: _stored("h5"),
+    "stored-zarr": lambda: _stored("zarr"),
+    "stored-matlab-order": lambda: lt.stored(_stored("npy")._file[0], SHAPE, order="F"),
     "function": _function,
     "restricted": _restricted,
 }

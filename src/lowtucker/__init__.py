@@ -25,7 +25,9 @@ from lowtucker.operators import (
     MeasurementOperator,
     ModewiseOperator,
     RankOneOperator,
+    SeededGaussianOperator,
     SparseOperator,
+    StoredOperator,
     as_operator,
     check_adjoint,
     check_restriction,
@@ -34,6 +36,7 @@ from lowtucker.operators import (
     kronecker,
     operator_norm,
     rank_one,
+    seeded_gaussian,
     subsampled_transform,
     to_scipy,
 )
@@ -108,6 +111,7 @@ __all__ = [
     "RankWarning",
     "ResidualBelow",
     "Result",
+    "SeededGaussianOperator",
     "Shuffled",
     "SlowOperatorWarning",
     "Solver",
@@ -118,6 +122,7 @@ __all__ = [
     "Status",
     "StoTIHT",
     "StoppingRule",
+    "StoredOperator",
     "TangentSpace",
     "Thresholding",
     "TuckerTensor",
@@ -148,9 +153,11 @@ __all__ = [
     "random_tucker",
     "rank_one",
     "recover",
+    "seeded_gaussian",
     "solve",
     "spectra",
     "sthosvd",
+    "stored",
     "subsampled_transform",
     "to_scipy",
     "unfold",
@@ -163,9 +170,10 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``lowtucker.io`` when it is first asked for: no recovery needs it."""
-    if name == "io":
+    """Import ``lowtucker.io`` when it is first asked for: most recoveries do not need it."""
+    if name in ("io", "stored"):
         import importlib
 
-        return importlib.import_module("lowtucker.io")
+        io = importlib.import_module("lowtucker.io")
+        return io if name == "io" else io.stored
     raise AttributeError(f"module 'lowtucker' has no attribute {name!r}")

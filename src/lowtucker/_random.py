@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["LIMIT", "Seed", "Stream", "as_seed", "generator", "uniforms"]
+__all__ = ["LIMIT", "Seed", "Stream", "as_seed", "counted", "generator", "uniforms"]
 
 # A number, or (number, trial): trial k of a stack made with seed s is the single one of (s, k).
 Seed: TypeAlias = int | tuple[int, int]
@@ -55,6 +55,14 @@ def generator(seed: Seed, stream: Stream) -> np.random.Generator:
     """Generator for one purpose."""
     entropy = np.random.SeedSequence([int(stream), *as_seed(seed)])
     return np.random.Generator(np.random.Philox(entropy))
+
+
+def counted(seed: Seed, position: int) -> np.random.Generator:
+    """Generator for one position of an operator's rows; no other is needed to set it up."""
+    counter = np.array([0, 0, position, LIMIT - 1], np.uint64)  # no step t is as large
+    return np.random.Generator(
+        np.random.Philox(key=np.array(as_seed(seed), np.uint64), counter=counter)
+    )
 
 
 def uniforms(seed: int, t: int, trials: tuple[int, ...], count: int) -> np.ndarray[Any, Any]:

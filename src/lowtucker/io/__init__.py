@@ -10,6 +10,7 @@ from lowtucker.io.arrays import (
 )
 from lowtucker.io.guards import replacing
 from lowtucker.io.operators import load_operator
+from lowtucker.io.rows import stored
 from lowtucker.io.video import load_video, save_gif
 
 __all__ = [
@@ -23,4 +24,5 @@ __all__ = [
     "replacing",
     "save_arrays",
     "save_gif",
+    "stored",
 ]

@@ -6,6 +6,8 @@ import os
 from pathlib import Path
 
 from lowtucker.io.arrays import is_sparse, load_array, load_sparse
+from lowtucker.io.guards import physical_memory
+from lowtucker.io.rows import HDF5, ZARR, stored
 from lowtucker.operators import DenseOperator, MeasurementOperator, SparseOperator
 from lowtucker.operators.matrix import Order
 
@@ -20,13 +22,14 @@ def load_operator(
     order: Order | None = None,
     max_bytes: int | None = None,
 ) -> MeasurementOperator:
-    """Read a measurement operator from a ``.npy``, ``.npz`` or ``.mat`` file.
+    """Read a measurement operator from a ``.npy``, ``.npz``, ``.mat``, HDF5 or Zarr file.
 
     Parameters
     ----------
     path : path-like
         An array of shape (m, N) or (m, n_1, ..., n_d), or a sparse matrix (of
-        ``scipy.sparse.save_npz`` or MATLAB's ``save -v7``).
+        ``scipy.sparse.save_npz`` or MATLAB's ``save -v7``). HDF5, Zarr, and ``.npy`` files of
+        more than half the memory stay where they are: see :func:`stored`.
     shape : tuple of int, optional
         Shape of the tensors; needed unless the array tells.
     name : str, optional
@@ -47,6 +50,8 @@ def load_operator(
             f'order is needed for {path}: "F" where the rows are MATLAB\'s X(:), "C" where they '
             "were written row-major (as by NumPy)."
         )
+    if max_bytes is None and _stays(path):
+        return stored(path, shape, order=order or "C", name=name)
     if is_sparse(path, name):
         if shape is None:
             raise ValueError(
@@ -55,3 +60,11 @@ def load_operator(
         matrix = load_sparse(path, name, max_bytes=max_bytes)
         return SparseOperator(matrix, shape, order=order or "C")
     return DenseOperator(load_array(path, name, max_bytes=max_bytes), shape, order=order or "C")
+
+
+def _stays(path: str | os.PathLike[str]) -> bool:
+    """Whether the rows are read when they are needed."""
+    path = Path(path)
+    suffix = path.suffix.lower()
+    large = suffix == ".npy" and path.exists() and 2 * path.stat().st_size > physical_memory()
+    return large or suffix in (*HDF5, ZARR)

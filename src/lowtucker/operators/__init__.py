@@ -14,6 +14,8 @@ from lowtucker.operators.function import FunctionOperator
 from lowtucker.operators.gaussian import gaussian
 from lowtucker.operators.kronecker import KroneckerOperator, ModewiseOperator, kronecker
 from lowtucker.operators.rank_one import RankOneOperator, rank_one
+from lowtucker.operators.seeded import SeededGaussianOperator, seeded_gaussian
+from lowtucker.operators.stored import StoredOperator
 from lowtucker.operators.transforms import subsampled_transform
 
 __all__ = [
@@ -25,7 +27,9 @@ __all__ = [
     "MeasurementOperator",
     "ModewiseOperator",
     "RankOneOperator",
+    "SeededGaussianOperator",
     "SparseOperator",
+    "StoredOperator",
     "as_operator",
     "check_adjoint",
     "check_restriction",
@@ -34,6 +38,7 @@ __all__ = [
     "kronecker",
     "operator_norm",
     "rank_one",
+    "seeded_gaussian",
     "subsampled_transform",
     "to_scipy",
 ]

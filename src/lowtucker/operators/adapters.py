@@ -11,6 +11,7 @@ from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
+from lowtucker.operators.stored import StoredOperator, is_stored
 
 __all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_scipy"]
 
@@ -137,7 +138,8 @@ def as_operator(
     ----------
     A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
         An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``; NumPy, torch, JAX or
-        any other kind that follows the array API standard.
+        any other kind that follows the array API standard. Memory-mapped, HDF5 and Zarr arrays
+        are read block by block (:func:`lowtucker.stored`).
     shape : tuple of int, optional
         Shape of the tensors; needed unless ``A`` tells.
     order : "C" or "F"
@@ -169,10 +171,13 @@ def as_operator(
         return SparseOperator(A, _needed(shape, A), order=order)
     if all(hasattr(A, name) for name in ("matvec", "shape")):
         return LinearOperatorAdapter(A, _needed(shape, A), order=order)
+    if is_stored(A):
+        return StoredOperator(A, shape, order=order)
     if isinstance(A, str | bytes) or hasattr(A, "__fspath__"):
         raise TypeError(
             f"A must be an operator or an array, got the path {A!r}. "
-            "Try lowtucker.io.load_operator(path, shape)."
+            "Try lowtucker.io.load_operator(path, shape), or lowtucker.stored(path, shape) for a "
+            "file that is too large for the memory."
         )
     if callable(A) or (isinstance(A, tuple | list) and any(map(callable, A))):
         raise TypeError(

@@ -1,0 +1,137 @@
+"""Rows of measurements in files that need not fit into memory."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from lowtucker._errors import FileFormatError
+from lowtucker.io.arrays import load_array, looks_like
+from lowtucker.io.guards import damage_reported
+from lowtucker.operators.matrix import Order
+from lowtucker.operators.stored import StoredOperator
+
+__all__ = ["HDF5", "ZARR", "stored"]
+
+HDF5, ZARR = (".h5", ".hdf5", ".hdf"), ".zarr"
+
+
+def stored(
+    source: Any,
+    shape: tuple[int, ...] | None = None,
+    *,
+    order: Order = "C",
+    name: str | None = None,
+) -> StoredOperator:
+    """Measurements by the rows of an array in a file, read block by block.
+
+    Parameters
+    ----------
+    source : path-like, numpy.memmap, h5py.Dataset or zarr.Array
+        A ``.npy`` file, an HDF5 file (``.h5``, ``.hdf5``), a Zarr folder (``.zarr``), or an array
+        of one of these, (m, N) or (m, n_1, ..., n_d). float32 takes half the time of float64.
+    shape : tuple of int, optional
+        Shape of the tensors; needed where the rows are vectors.
+    order : "C" or "F"
+        How the rows of an (m, N) array were vectorised; "F" is MATLAB's way.
+    name : str, optional
+        The data set or array. Needed only where the file holds several.
+
+    Raises
+    ------
+    FileFormatError
+        The file is not what it says, or truncated.
+    OSError
+        Rows could not be read, also later, in the middle of a pass: the message names them.
+
+    Notes
+    -----
+    Memory: two blocks of 32 MB. A pass reads each row once; a thread reads the next block while
+    one is at work, so that it takes about as long as the longer of reading and computing. The
+    fastest is ``.npy``, then HDF5 without chunks, then Zarr. HDF5 needs
+    ``pip install "lowtucker[hdf5]"``, Zarr ``pip install "lowtucker[zarr]"``.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> import numpy as np, lowtucker as lt
+    >>> X_true = lt.random_tucker((8, 8, 8), (2, 2, 2), seed=0)
+    >>> rows = np.random.default_rng(1).standard_normal((250, 512))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "A.npy")
+    ...     np.save(path, rows)
+    ...     A = lt.stored(path, shape=(8, 8, 8))
+    ...     result = lt.recover(A, A.forward(X_true), rank=(2, 2, 2))
+    >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
+    (True, True)
+    """
+    if not isinstance(source, str | os.PathLike):
+        return StoredOperator(source, shape, order=order)
+    path = Path(source)
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path")
+    suffix = path.suffix.lower()
+    if suffix in HDF5:
+        array = _of_hdf5(path, name)
+    elif suffix == ZARR:
+        array = _of_zarr(path, name)
+    elif suffix == ".npy":
+        array = load_array(path, mmap=True)
+    else:
+        known = ", ".join([".npy", *HDF5, ZARR])
+        raise FileFormatError(
+            f"{path} has the suffix {suffix!r}; rows are read from {known}. Try "
+            "lowtucker.io.load_operator, which reads other files into memory."
+        )
+    try:
+        return StoredOperator(array, shape, order=order)
+    except ValueError as error:
+        raise type(error)(f"{path}: {error}") from None
+
+
+def _of_hdf5(path: Path, name: str | None) -> Any:
+    """Data set of an HDF5 file."""
+    try:
+        import h5py
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f'{path} is read by h5py; run pip install "lowtucker[hdf5]"'
+        ) from error
+    with open(path, "rb") as file:
+        head = file.read(1024)
+    if not h5py.is_hdf5(path):
+        raise FileFormatError(f"{path} is {looks_like(head)}; expected an HDF5 file")
+    with damage_reported(path):
+        opened = h5py.File(path, "r")
+        found: dict[str, Any] = {}
+        opened.visititems(
+            lambda key, item: found.update({key: item}) if isinstance(item, h5py.Dataset) else None
+        )
+    return _chosen(path, found, name)
+
+
+def _of_zarr(path: Path, name: str | None) -> Any:
+    """Array of a Zarr folder."""
+    try:
+        import zarr
+    except ImportError as error:
+        raise ModuleNotFoundError(
+            f'{path} is read by zarr; run pip install "lowtucker[zarr]"'
+        ) from error
+    with damage_reported(path):
+        opened = zarr.open(path, mode="r")
+        if isinstance(opened, zarr.Array):
+            return opened
+        found = dict(opened.arrays())
+    return _chosen(path, found, name)
+
+
+def _chosen(path: Path, found: dict[str, Any], name: str | None) -> Any:
+    if name is None and len(found) == 1:
+        return next(iter(found.values()))
+    if name is not None and name.strip("/") in found:
+        return found[name.strip("/")]
+    listed = ", ".join(f"{key} {tuple(item.shape)}" for key, item in found.items()) or "none"
+    given = "several arrays, or none" if name is None else f"no array {name!r}"
+    raise ValueError(f"{path} holds {given}; give the name of one of: {listed}")

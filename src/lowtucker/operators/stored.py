@@ -1,0 +1,164 @@
+"""Rows in files: read block by block, the next block while one is at work."""
+
+from __future__ import annotations
+
+import mmap
+import os
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import as_shape, size
+from lowtucker._errors import FileFormatError
+from lowtucker.operators.matrix import Order, check_order
+from lowtucker.operators.streamed import StreamedOperator
+
+__all__ = ["StoredOperator", "is_stored"]
+
+NumPyArray = np.ndarray[Any, Any]
+
+
+def is_stored(A: Any) -> bool:
+    """Whether A is an array in a file: memory-mapped, of HDF5 or of Zarr."""
+    root = type(A).__module__.partition(".")[0]
+    return isinstance(A, np.memmap) or (root in ("h5py", "zarr") and hasattr(A, "dtype"))
+
+
+class StoredOperator(StreamedOperator):
+    """Measurements by the rows of an array in a file; see :func:`lowtucker.stored`.
+
+    Parameters
+    ----------
+    source : numpy.memmap, h5py.Dataset, zarr.Array
+        Shape (m, N) or (m, n_1, ..., n_d). Or anything that has ``shape`` and ``dtype`` and gives
+        rows as ``source[start:stop]``.
+    shape : tuple of int, optional
+        Shape of the tensors; needed where the rows of ``source`` are vectors.
+    order : "C" or "F"
+        How the rows were vectorised.
+    """
+
+    def __init__(
+        self, source: Any, shape: tuple[int, ...] | None = None, *, order: Order = "C"
+    ) -> None:
+        given = _checked(source)
+        if shape is None:
+            if len(given) == 2:
+                raise ValueError(
+                    f"shape is needed to read rows of {given[1]} numbers as tensors. "
+                    "Try shape=(30, 30, 10)."
+                )
+            shape = given[1:]
+        shape = as_shape(shape)
+        if given[1:] not in ((size(shape),), shape):
+            raise ValueError(
+                f"source has the shape {given}, expected (m, {size(shape)}) or "
+                f"{('m', *shape)} for tensors of shape {shape}. Check shape, or store the "
+                "transpose.".replace("'", "")
+            )
+        order = "C" if given[1:] == shape and len(shape) > 1 else check_order(order)
+        self.source, self._file = source, _raw_file(source)
+        self._set(shape, given[0], _float_dtype(source), order)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle files by their names, not by their contents."""
+        state = dict(self.__dict__)
+        if self._file is not None:
+            state["source"] = None
+        elif type(self.source).__module__.startswith("h5py"):
+            state["source"] = (self.source.file.filename, self.source.name)
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        if isinstance(state["source"], tuple):
+            import h5py
+
+            path, name = state["source"]
+            state["source"] = h5py.File(path, "r")[name]
+        self.__dict__.update(state)
+
+    def _place(self, start: int, stop: int) -> str:
+        rows = f"row {start}" if stop == start + 1 else f"rows {start} to {stop - 1}"
+        return f"{_name(self.source) if self._file is None else self._file[0]}, {rows},"
+
+    def _read(self, start: int, stop: int, out: NumPyArray) -> None:
+        try:
+            if self._file is not None:
+                self._read_file(start, stop, out)
+            else:
+                self._read_source(start, stop, out)
+        except (OSError, RuntimeError, KeyError) as error:  # Zarr raises the others
+            raise OSError(
+                f"{self._place(start, stop)} could not be read: {error}. Check that the file is "
+                "whole and the disk is there, then start again."
+            ) from error
+
+    def _read_source(self, start: int, stop: int, out: NumPyArray) -> None:
+        same = self.source.dtype == out.dtype and self.source.ndim == 2
+        if same and hasattr(self.source, "read_direct"):  # h5py, without a copy
+            self.source.read_direct(out, np.s_[start:stop])
+        else:
+            out[...] = np.asarray(self.source[start:stop]).reshape(out.shape)
+
+    def _read_file(self, start: int, stop: int, out: NumPyArray) -> None:
+        """By reading, not by the map: there an error of the disk would kill the process."""
+        assert self._file is not None
+        path, offset, dtype = self._file
+        raw = out if dtype == out.dtype else np.empty(out.shape, dtype)
+        view = raw.view(np.uint8).reshape(-1).data
+        with open(path, "rb", buffering=0) as file:
+            file.seek(offset + start * raw.shape[1] * dtype.itemsize)
+            done = 0
+            while done < len(view):
+                count = file.readinto(view[done:])
+                if not count:
+                    raise OSError("the file ends before them: it is truncated")
+                done += count
+        if raw is not out:
+            out[...] = raw
+
+
+def _checked(source: Any) -> tuple[int, ...]:
+    """Shape of a source of rows."""
+    if not all(hasattr(source, name) for name in ("shape", "dtype", "__getitem__")):
+        raise TypeError(
+            "source must be a numpy.memmap, an HDF5 data set or a Zarr array, got "
+            f"{type(source).__name__}. For a file try lowtucker.stored(path, shape)."
+        )
+    shape = tuple(int(n) for n in source.shape)
+    if len(shape) < 2 or not size(shape):
+        raise ValueError(f"source must have a row for each measurement, (m, N), got shape {shape}.")
+    if isinstance(source, np.ndarray) and not source.flags.c_contiguous:
+        raise ValueError(
+            "source must be row-major, so that a row is in one place; this one is column-major or "
+            "part of another array. Write it anew with numpy.save(path, numpy.ascontiguousarray(A))"
+        )
+    return shape
+
+
+def _float_dtype(source: Any) -> np.dtype[Any]:
+    """Dtype to compute in: single stays single, double double; all else becomes double."""
+    dtype = np.dtype(source.dtype).newbyteorder("=")
+    if dtype.kind not in "biufc" or dtype.char in "gG":
+        raise FileFormatError(
+            f"{_name(source)} holds {dtype}, expected numbers of single or double precision. "
+            "Write it anew as float32 or float64."
+        )
+    return dtype if dtype.char in "fdFD" else np.dtype(np.float64)
+
+
+def _raw_file(source: Any) -> tuple[str, int, np.dtype[Any]] | None:
+    """Path, offset and dtype of a memory map of a whole file."""
+    if not (isinstance(source, np.memmap) and isinstance(source.base, mmap.mmap)):
+        return None
+    return (os.fspath(source.filename), source.offset, source.dtype) if source.filename else None
+
+
+def _name(source: Any) -> str:
+    """Where a source is, for a message."""
+    if hasattr(source, "file") and hasattr(source, "name"):  # h5py
+        return f"{source.file.filename}, {source.name}"
+    for attribute in ("filename", "store_path"):
+        if getattr(source, attribute, None):
+            return str(getattr(source, attribute))
+    return type(source).__name__
