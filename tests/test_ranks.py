@@ -941,7 +941,8 @@ def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, size
         given, larger = diagonal(1.0), diagonal(1.0, second)
         told = Told({(1, 1): given, (2, 2): larger})
         found = larger_rank_fits(problem, result_of(given, lt.Status.STALLED, 0.5), told)
-        assert found == ((2, 2) if errors > 2 and ratio < 0.9 else None)
+        clearly = errors > 2 and ratio < 0.9
+        assert found == ((2, 2) if clearly else None, not clearly)
         kinds.add((bool(errors > 2), bool(ratio < 0.9)))
         assert [call[1] for call in told.calls] == [(1, 1), (2, 2)]
         mask = held_out(np.ones(m))
@@ -988,25 +989,26 @@ def test_larger_rank_fits():
     A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01)
     problem = lt.Problem(A, y)
     small = lt.solve(problem, lt.RGN(), (2, 2, 2))
-    assert larger_rank_fits(problem, small, fit()) == (3, 2, 2)
+    assert larger_rank_fits(problem, small, fit()) == ((3, 2, 2), False)
     right = lt.solve(problem, lt.RGN(), (3, 2, 2))
-    assert larger_rank_fits(problem, right, fit()) is None
+    assert larger_rank_fits(problem, right, fit()) == (None, True)
     # a local minimum: the larger fit is far better, and needs no larger rank
     worse = lt.TuckerTensor(-right.X.core, right.X.factors)
     local = Told({(3, 2, 2): worse, (4, 3, 3): right.X})
-    assert larger_rank_fits(problem, right, local) is None
-    assert larger_rank_fits(problem, small, Told({(2, 2, 2): small.X, (3, 3, 3): right.X}))
+    assert larger_rank_fits(problem, right, local) == (None, False)
+    told = Told({(2, 2, 2): small.X, (3, 3, 3): right.X})
+    assert larger_rank_fits(problem, small, told) == ((3, 2, 2), False)
     # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
     keep = np.arange(220)
     few = lt.Problem(A.restrict(keep), y[keep])
-    assert larger_rank_fits(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit()) is None
+    assert larger_rank_fits(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit()) == (None, False)
 
 
 def test_there_is_no_larger_rank_than_the_full_one():
     A, y, _ = _full((3, 3))
     problem = lt.Problem(A, y + np.random.default_rng(0).standard_normal(A.m))
     result = lt.solve(problem, lt.RGN(), (3, 3))
-    assert larger_rank_fits(problem, result, fit()) is None
+    assert larger_rank_fits(problem, result, fit()) == (None, False)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])

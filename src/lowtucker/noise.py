@@ -8,7 +8,7 @@ from lowtucker._arrays import Array, size, to_numpy
 from lowtucker.problem import Problem
 from lowtucker.tensor.unfolding import unfold
 
-__all__ = ["FULL", "PLENTY", "is_noise"]
+__all__ = ["CLEAR", "FULL", "PLENTY", "is_noise"]
 
 # Measurements per degree of freedom from which on local minima are rare, and noise can be told
 PLENTY = 2.8
@@ -31,11 +31,11 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
 
     None is no answer: fewer than 2.8 measurements per degree of freedom cannot tell (of 600
     noiseless problems with 1.2 to 1.6, six local minima looked like noise), nor can a residual
-    above 0.3, nor operators without a tangent design; and tensors of more than 10^7 entries are
-    not made.
+    above 0.3, nor operators without a tangent design or whose rows are not alike; and tensors of
+    more than 10^7 entries are not made.
     """
     share = float(problem.relative(residual))
-    fits = problem.A.designs and size(problem.shape) <= FULL
+    fits = problem.A.designs and problem.A.alike and size(problem.shape) <= FULL
     if not (fits and problem.equations >= PLENTY * dof and share <= CLEAR):
         return None
     weighted = residual if problem.weights is None else problem.weights * residual

@@ -161,12 +161,13 @@ class _Candidate(NamedTuple):
         return now._replace(X=hosvd(now.X, attainable_rank(now.X.rank), warn=False))
 
 
-def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
+def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank | None, bool]:
     """Larger rank that foretells held-out measurements clearly better, if there is one.
 
     Both ranks are fitted to the others. Where the larger fit needs no larger rank after all, the
-    one that was given had run into a local minimum. None also where there are too few
-    measurements to tell (2.8 per degree of freedom of the larger rank).
+    one that was given had run into a local minimum. Also whether nothing foretells them better:
+    then what is left is noise to any fit. Neither where there are too few measurements to tell
+    (2.8 per degree of freedom of the larger rank).
     """
     larger = attainable_rank(
         tuple(min(r + 1, n) for r, n in zip(result.rank, problem.shape, strict=True))
@@ -174,7 +175,7 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
     enough = (1 - SHARE) * problem.equations >= PLENTY * degrees_of_freedom(problem.shape, larger)
     parts = _split(problem, fit) if enough and larger != result.rank else None
     if parts is None:
-        return None
+        return None, False
     train, held = parts
     again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
     quick = automatic(train, larger, quick=True)
@@ -183,7 +184,7 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Rank | None:
     found = _Candidate.of(other.X, held, fit).trimmed(held, fit)
     grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
     clearly = found.score < (1 - CLEARLY) * given.score and given.worse_by(found) > 2
-    return found.X.rank if grown and clearly else None
+    return found.X.rank if grown and clearly else None, not clearly
 
 
 def smaller_rank(result: Result) -> Rank | None:

@@ -10,16 +10,17 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from lowtucker._arrays import eps, is_complex, like, to_numpy
+from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
 from lowtucker.fitting import Fit, Loss
 from lowtucker.monitoring import Callback
-from lowtucker.noise import is_noise
+from lowtucker.noise import CLEAR, is_noise
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_rank
 from lowtucker.result import Result
-from lowtucker.solvers.manifold import eigenvalues
+from lowtucker.solvers.manifold import eigenvalues, sees_all
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 
@@ -134,6 +135,7 @@ def recover(
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     _check_one(problem, search, loss)
+    _warn_of_blind_spots(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     settled = True
     if search is None:
@@ -157,15 +159,26 @@ def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result
     if settled and fit.noise_std is None and _leaves_noise(problem, result):
         result = replace(result, status=Status.NOISE_FLOOR, success=True)
     if result.status is Status.STALLED and fit.solver == "auto":
-        rank = larger_rank_fits(problem, result, replace(fit, loss="squared", callbacks=()))
+        quietly = replace(fit, loss="squared", callbacks=())
+        rank, nothing_better = larger_rank_fits(problem, result, quietly)
+        # with rows that are alike, the adjoint has told more already
+        if (
+            nothing_better
+            and not problem.A.alike
+            and 100 * eps(problem.y) < result.residual < CLEAR
+        ):
+            result = replace(result, status=Status.NOISE_FLOOR, success=True)
         if rank is not None:
             note = f"Rank {rank} foretells measurements that were held out better."
             result = replace(
                 result, status=Status.RANK_TOO_SMALL, success=False, notes=(*result.notes, note)
             )
-    if result.status is Status.CONVERGED and not _determines(problem, result):
+    counting = None if problem.weights is None else to_numpy(problem.weights) > 0
+    unseen = problem.A._blind_spots(result.rank, counting)
+    result = replace(result, notes=(*result.notes, *problem.A._remarks(), *unseen))
+    if result.success and (unseen or not _determines(problem, result, fit.seed)):
         note = "The measurements do not see all that X may be: take more, or a smaller rank."
-        notes = (*result.notes, note)
+        notes = result.notes if unseen else (*result.notes, note)
         return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
     smaller = smaller_rank(result) if result.success else None
     if smaller is not None:
@@ -174,15 +187,18 @@ def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result
     return result
 
 
-def _determines(problem: Problem, result: Result) -> bool:
+def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
     """Whether the tangent design at X has full rank, so that no other X is near that fits.
 
     Looked at where the estimate of the error is missing or large, as it is where sampled entries
-    leave out a slice. One pass then.
+    leave out a slice. One pass then; without a design, or where it is too large, some 30.
     """
-    small = result.error_estimate is not None and result.error_estimate < DOUBT
-    if small or not problem.A.designs or result.degrees_of_freedom > LARGE:
+    if result.error_estimate is not None and result.error_estimate < DOUBT:
         return True
+    if result.status is not Status.CONVERGED:  # with noise the estimate is the measure
+        return True
+    if not problem.A.designs or result.degrees_of_freedom > LARGE:
+        return sees_all(problem, result.X, seed)
     values = to_numpy(eigenvalues(problem, result.X))
     return bool(values[0] > 10 * len(values) * eps(problem.y) * values[-1])
 
@@ -210,6 +226,15 @@ def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
     if problem.batch_shape and (search is not None or loss != "squared"):
         what = 'rank="auto"' if search is not None else f"loss={loss!r}"
         raise ValueError(f"{what} takes one problem, got a stack of {problem.batch_shape}.")
+
+
+def _warn_of_blind_spots(problem: Problem) -> None:
+    """Warn before the work of what cannot be found at any rank."""
+    counting = (
+        None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0
+    )
+    for spot in problem.A._blind_spots((1,) * len(problem.shape), counting):
+        warn_caller(f"{spot} Add measurements, or leave these slices out.", UnderdeterminedWarning)
 
 
 def _check_fields(problem: Problem) -> None:

@@ -7,6 +7,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.solve import automatic
+from lowtucker.solvers.manifold import sees_all
 
 SHAPE, RANK = (15, 15, 15), (2, 2, 2)
 
@@ -153,12 +154,86 @@ def test_a_slice_without_samples_is_no_success():
     index = samples(1000)
     index = index[index[:, 0] != 4]
     X = lt.random_tucker(SHAPE, RANK, seed=1)
-    result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
+    message = "Mode 0 has no samples of slice 4: X is not determined there"
+    with pytest.warns(lt.UnderdeterminedWarning, match=message):
+        result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
     assert result.residual < 1e-6  # everything that was measured is fitted
     assert result.status is lt.Status.UNDERDETERMINED
     assert not result.success
-    assert "do not see all" in result.notes[0]
+    assert message in result.advice
+    # all else is right, and the slice is zero
+    keep = np.arange(15) != 4
+    np.testing.assert_allclose(result.X.full()[keep], X.full()[keep], atol=1e-5)
+    np.testing.assert_allclose(result.X.full()[4], 0, atol=1e-12)
+
+
+def test_slices_with_fewer_samples_than_their_row_has_numbers():
+    index = samples(1000)
+    few = np.flatnonzero(index[:, 2] == 7)[1:]  # one sample is left
+    index = np.delete(index, few, axis=0)
+    X = lt.random_tucker(SHAPE, RANK, seed=1)
+    result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert "Mode 2 has fewer than 2 samples of slice 7" in result.advice
+    weights = np.ones(1000)
+    index = samples(1000)
+    weights[index[:, 1] == 3] = 0  # what does not count is no sample
+    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples of slice 3"):
+        lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK, weights=weights)
+
+
+def test_entries_that_were_sampled_twice_are_averaged_with_a_note():
+    index = samples(600)
+    twice = np.concatenate([index, index[:50]])
+    X = lt.random_tucker(SHAPE, RANK, seed=1)
+    y = X.entries(twice)
+    shift = 1e-3 * np.random.default_rng(0).standard_normal(50)
+    y[:50] += shift
+    y[600:] -= shift  # so that the means are right
+    result = lt.recover(lt.entries(SHAPE, twice), y, RANK, tol=1e-12)
+    assert "50 of the 650 samples are of entries that others are of too" in result.advice
+    assert lt.metrics.relative_error(result.X, X) < 1e-7
+
+
+@pytest.mark.parametrize("kind", ["entries", "rank one"])
+def test_noise_is_told_from_a_rank_that_is_too_small(kind):
+    """Rows are not alike here: what a larger rank foretells of held-out measurements decides."""
+    for seed in range(3):
+        A = lt.entries(SHAPE, samples(700, seed=seed)) if kind == "entries" else rank_one(700)
+        X = lt.random_tucker(SHAPE, RANK, seed=seed)
+        y = A.forward(X)
+        noise = np.random.default_rng(seed).standard_normal(700)
+        y = y + 0.05 * np.linalg.norm(y) / np.linalg.norm(noise) * noise
+        assert lt.recover(A, y, RANK).status is lt.Status.NOISE_FLOOR
+        y = A.forward(lt.random_tucker(SHAPE, (3, 3, 2), seed=seed))
+        assert not lt.recover(A, y, RANK).success
+
+
+def test_operators_without_a_design_are_not_believed_either():
+    """Wide matrices on single modes lose directions of the factors; the fit is perfect."""
+    rng = np.random.default_rng(0)
+    first = [rng.standard_normal((8, 20)) for _ in range(3)]
+    A = lt.kronecker(first, final=rng.standard_normal((350, 512)))
+    X = lt.random_tucker((20, 20, 20), RANK, seed=0)
+    result = lt.recover(A, A.forward(X), RANK)
+    assert result.residual < 1e-6
+    assert lt.metrics.relative_error(result.X, X) > 0.1
+    assert result.status is lt.Status.UNDERDETERMINED
     assert "do not see all" in result.advice
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_full_rank_by_products_agrees_with_the_singular_values(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(4, 9, 3).tolist())
+    X = lt.random_tucker(shape, RANK, seed=seed)
+    m = int(lt.degrees_of_freedom(shape, RANK) * (1.3, 1.02, 3)[seed % 3])
+    matrix = rng.standard_normal((m, int(np.prod(shape))))
+    if seed % 2:
+        matrix.reshape(m, *shape)[:, :, 2] = 0  # a slice that is not seen
+    problem = lt.Problem(lt.DenseOperator(matrix, shape), matrix @ X.full().reshape(-1))
+    D = problem.A.tangent(lt.TangentSpace(X)).dense()
+    assert sees_all(problem, X, 0) == (np.linalg.matrix_rank(D) == D.shape[1]) == (not seed % 2)
 
 
 def test_entries_that_a_rank_too_large_fits_are_no_success():

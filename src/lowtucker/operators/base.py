@@ -83,6 +83,8 @@ class MeasurementOperator(ABC):
     prototype: Array | None = None
     # Whether the hooks take leading axes themselves; otherwise the base class loops over them.
     takes_stacks: ClassVar[bool] = False
+    # Whether rows are alike, as Gaussian ones are: noise has then no structure in the adjoint.
+    alike: bool = True
 
     if not TYPE_CHECKING:
 
@@ -111,7 +113,7 @@ class MeasurementOperator(ABC):
         """Whether the tangent design costs about a reading of the rows."""
         return type(self)._tangent is not MeasurementOperator._tangent
 
-    # The hooks: two required, six that make it faster
+    # The hooks: two required, six that make it faster, two that tell
 
     @abstractmethod
     def _forward(self, X: Array) -> Array:
@@ -151,6 +153,17 @@ class MeasurementOperator(ABC):
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         """HOSVD of A*(v), which is formed unless an operator knows better."""
         return hosvd(self._stacked(self._adjoint, v, 1), rank, warn=False)
+
+    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
+        """What of a tensor of that rank no measurement can tell, where that is plain to see.
+
+        ``measured`` is a mask of the measurements that count, None for all.
+        """
+        return ()
+
+    def _remarks(self) -> tuple[str, ...]:
+        """Say what a user should know of the measurements."""
+        return ()
 
     def _row_norms(self) -> Array:
         """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each.

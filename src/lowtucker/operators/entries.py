@@ -26,6 +26,8 @@ class EntriesOperator(FactoredOperator):
     indices : array of int, shape (m, d)
     """
 
+    alike = False
+
     def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
         self.shape = as_shape(shape)
         self._set(_checked(indices, self.shape))
@@ -76,6 +78,33 @@ class EntriesOperator(FactoredOperator):
     def _row_norms(self) -> Array:
         return np.ones(self.m)
 
+    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
+        """Slices with fewer samples than their row of the factor has numbers."""
+        index = self.indices if measured is None else self.indices[measured]
+        found = []
+        for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
+            counts = np.bincount(index[:, k], minlength=n)
+            for least, what in ((1, "no samples"), (r, f"fewer than {r} samples")):
+                few = np.flatnonzero(counts < least)
+                if len(few):
+                    found.append(
+                        f"Mode {k} has {what} {_of_slices(few)}: X is not determined there."
+                    )
+                    break
+        return tuple(found)
+
+    def _remarks(self) -> tuple[str, ...]:
+        """Say how many entries were sampled more than once."""
+        if size(self.shape) < 2**62:
+            different = len(np.unique(self._flat))
+        else:
+            different = len(np.unique(self.indices, axis=0))
+        again = self.m - different
+        if not again:
+            return ()
+        return (f"{again} of the {self.m} samples are of entries that others are of too: their "
+                "mean is fitted.",)  # fmt: skip
+
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         r"""Leading eigenvectors of :math:`B_k B_k^*`, diagonal zeroed, with B_k a sparse unfolding.
 
@@ -104,6 +133,13 @@ class EntriesOperator(FactoredOperator):
             core = core + weighted_sum(given[rows], parts)
         X = TuckerTensor.trusted(np.reshape(core, rank), factors)
         return TuckerTensor.trusted(like(X.core, v), [like(U, v) for U in X.factors])
+
+
+def _of_slices(numbers: NumPyArray) -> str:
+    """Name some slices, and say how many there are where these are many."""
+    shown = ", ".join(map(str, numbers[:10]))
+    more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
+    return f"of slice{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _one_hot(index: NumPyArray, n: int, dtype: Any = np.float64) -> Any:

@@ -40,6 +40,8 @@ class RankOneOperator(FactoredOperator):
     factors : sequence of arrays, shapes (m, n_k)
     """
 
+    alike = False  # products of vectors have heavy tails
+
     def __init__(self, factors: Sequence[Any]) -> None:
         if not isinstance(factors, Sequence) or not factors:
             raise TypeError(

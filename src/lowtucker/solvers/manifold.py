@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from lowtucker._arrays import Array, conj, like, namespace, real, to_numpy
+from lowtucker._arrays import Array, conj, eps, is_complex, like, namespace, real, to_numpy
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
@@ -28,6 +28,7 @@ __all__ = [
     "damped_step",
     "dot",
     "eigenvalues",
+    "sees_all",
 ]
 
 
@@ -35,6 +36,8 @@ __all__ = [
 ROWS = 64
 # Most iterations of LSMR in a step
 INNER = 200
+# Directions whose measurements are smaller than those of others by so much are not seen at all
+NOT_SEEN = 1e-5
 
 
 class Step(NamedTuple):
@@ -273,6 +276,27 @@ def eigenvalues(problem: Problem, X: TuckerTensor) -> Array:
     """Eigenvalues of D^* W D at X, smallest first. One pass."""
     gram = Model.at(problem, X).equations.gram
     return real(namespace(gram).linalg.eigvalsh(gram))
+
+
+def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
+    """Whether D has full rank, by products alone: some 30 passes, 400 at most.
+
+    The measurements of a random tangent vector are solved for it by LSMR. What is missed has next
+    to no measurements where D has a null space, and else those of its smallest singular values.
+    """
+    model = ProductModel.at(problem, X)
+    core = X.core
+    draws = generator(as_seed(seed), Stream.PROBE).standard_normal((2, model.T.dof))
+    g = like(draws[0] + 1j * draws[1] if is_complex(core) else draws[0], core, core.dtype)
+    seen = model.design.matvec(g)
+    length = dot(g, g) ** 0.5
+    unit = float(problem.weighted_norm(seen)) / length
+    for accuracy in (1e-4, 10 * eps(core) ** 0.5):
+        missed = model._replace(residual=seen).step(0.0, accuracy).xi - g
+        size = dot(missed, missed) ** 0.5
+        if size < 0.01 * length / model.T.dof**0.5:  # the part of g along one direction is larger
+            return True
+    return float(problem.weighted_norm(model.design.matvec(missed))) > NOT_SEEN * size * unit
 
 
 def blown_up(state: State) -> State:
