@@ -65,6 +65,18 @@ def _matrices(rows, columns, dtype=np.float64):
     return [_matrix(m, dtype, m + 7 * n, n) for m, n in zip(rows, columns, strict=True)]
 
 
+SOME = np.random.default_rng(1).integers(0, SHAPE, (5, 3))
+PHASES = np.exp(1j * np.arange(M))
+
+
+def _outer(m=M):
+    return lt.rank_one([_matrix(m, n=n, seed=n) for n in SHAPE])
+
+
+def _complex_rows(m=4):
+    return lt.DenseOperator(_matrix(m, np.complex128), SHAPE, dtype=np.float64)
+
+
 FOLDER = tempfile.TemporaryDirectory(prefix="lowtucker-cases-")
 
 
@@ -161,12 +173,41 @@ OPERATORS = {
     "stored-hdf5": lambda: _stored("h5"),
     "stored-zarr": lambda: _stored("zarr"),
     "stored-matlab-order": lambda: lt.stored(_stored("npy")._file[0], SHAPE, order="F"),
+    "stack": lambda: lt.stack([lt.gaussian(SHAPE, 4, seed=3), lt.entries(SHAPE, SOME), _outer(3)]),
+    "stack-float32": lambda: lt.stack(
+        [lt.entries(SHAPE, SOME), lt.gaussian(SHAPE, 4, seed=3, dtype=np.float32)]
+    ),
+    "stack-complex": lambda: lt.stack(
+        [lt.entries(SHAPE, SOME), lt.gaussian(SHAPE, 4, seed=3, dtype=np.complex128)]
+    ),
+    "stack-real-and-complex-rows": lambda: lt.stack([_outer(3), _complex_rows(), _sparse()]),
+    "stack-function": lambda: lt.stack([_function(), lt.gaussian(SHAPE, 4, seed=3)]),
+    "stack-block": lambda: lt.stack([lt.gaussian(SHAPE, 4, seed=3), _sparse()]).restrict(
+        slice(1, 13, 2)
+    ),
+    "scale": lambda: lt.scale(lt.gaussian(SHAPE, M, seed=3), -2.5),
+    "scale-rows": lambda: lt.scale(_outer(), np.linspace(-1, 2, M)),
+    "scale-complex-rows-real-tensors": lambda: lt.scale(_outer(), PHASES),
+    "scale-complex": lambda: lt.scale(lt.gaussian(SHAPE, M, seed=3, dtype=np.complex128), PHASES),
+    "scale-stack": lambda: lt.scale(lt.stack([_complex_rows(), lt.entries(SHAPE, SOME)]), 2j),
+    "compose": lambda: lt.compose(_matrix(7, n=M), lt.gaussian(SHAPE, M, seed=3)),
+    "compose-blur": lambda: lt.compose(
+        lt.gaussian(SHAPE, M, seed=3), scipy.sparse.csr_array(_matrix(N)), shape=SHAPE
+    ),
+    "compose-pylops-between": lambda: lt.compose(
+        lt.gaussian((5, 4), M, seed=3), pylops.MatrixMult(_matrix(20)), lt.gaussian(SHAPE, N)
+    ),
+    "compose-pylops-first": lambda: lt.compose(pylops.MatrixMult(_matrix(M, n=20)), _outer(20)),
+    "compose-real-of-complex": lambda: lt.compose(_matrix(7, n=4), _complex_rows()),
+    "compose-float32": lambda: lt.compose(
+        _matrix(M, n=5), _matrix(5, dtype=np.float32), shape=SHAPE
+    ),
     "function": _function,
     "restricted": _restricted,
 }
 
 # Operators without fast rows: every block costs all rows, and says so once
-SLOW = {"scipy-linear-operator", "pylops", "function"}
+SLOW = {"scipy-linear-operator", "pylops", "function", "stack-function", "compose-pylops-first"}
 
 # name -> how to make it for a rank. tests/contracts/test_thresholdings.py
 THRESHOLDINGS = {

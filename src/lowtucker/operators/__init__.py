@@ -8,6 +8,8 @@ from lowtucker.operators.adapters import (
 )
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
+from lowtucker.operators.combined import scale, stack
+from lowtucker.operators.composed import compose
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.entries import EntriesOperator, entries
 from lowtucker.operators.function import FunctionOperator
@@ -33,12 +35,15 @@ __all__ = [
     "as_operator",
     "check_adjoint",
     "check_restriction",
+    "compose",
     "entries",
     "gaussian",
     "kronecker",
     "operator_norm",
     "rank_one",
+    "scale",
     "seeded_gaussian",
+    "stack",
     "subsampled_transform",
     "to_scipy",
 ]

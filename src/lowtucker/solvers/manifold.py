@@ -296,7 +296,7 @@ def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
         size = dot(missed, missed) ** 0.5
         if size < 0.01 * length / model.T.dof**0.5:  # the part of g along one direction is larger
             return True
-    return float(problem.weighted_norm(model.design.matvec(missed))) > NOT_SEEN * size * unit
+    return bool(float(problem.weighted_norm(model.design.matvec(missed))) > NOT_SEEN * size * unit)
 
 
 def blown_up(state: State) -> State:
