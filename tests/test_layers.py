@@ -31,6 +31,7 @@ LEVELS = [
     ["fitting"],
     ["ranks"],
     ["recover"],
+    ["completion"],
     ["theory", "estimators", "experiments", "bench"],
     ["cli", "app"],
 ]

@@ -15,6 +15,7 @@ from lowtucker._errors import (
 )
 from lowtucker._version import __version__
 from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
+from lowtucker.completion import complete
 from lowtucker.monitoring import History, Progress, ProgressBar
 from lowtucker.operators import (
     DenseOperator,
@@ -135,6 +136,7 @@ __all__ = [
     "attainable_rank",
     "check_adjoint",
     "check_restriction",
+    "complete",
     "compose",
     "degrees_of_freedom",
     "entries",

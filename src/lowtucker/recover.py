@@ -14,7 +14,7 @@ from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
 from lowtucker.fitting import Fit, Loss
 from lowtucker.monitoring import Callback
-from lowtucker.noise import CLEAR, is_noise
+from lowtucker.noise import CLEAR, PLENTY, is_noise
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
@@ -24,7 +24,7 @@ from lowtucker.solvers.manifold import eigenvalues, sees_all
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 
-__all__ = ["recover"]
+__all__ = ["fitted", "recover", "warn_of_blind_spots"]
 
 # Estimates of the error above this are a reason to look whether X is determined at all
 DOUBT = 0.01
@@ -130,16 +130,25 @@ def recover(
     True
     """
     _check_not_yet(checkpoint)
-    given, search = _given_or_sought(rank)
+    _, search = _given_or_sought(rank)
     solver = solver.lower() if isinstance(solver, str) else solver
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     _check_one(problem, search, loss)
-    _warn_of_blind_spots(problem)
+    warn_of_blind_spots(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    return fitted(problem, rank, fit, start=start)
+
+
+def fitted(
+    problem: Problem, rank: Any, fit: Fit, *, start: Any = None, before: Result | None = None
+) -> Result:
+    """Fit a rank that is given or sought, and the verdict; the history goes on from ``before``."""
+    given, search = _given_or_sought(rank)
     settled = True
     if search is None:
-        result = fit(problem, given, start=start)
+        label = "" if before is None else "all samples"
+        result = fit(problem, given, start=start, before=before, label=label)
     elif start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     else:
@@ -191,14 +200,17 @@ def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
     """Whether the tangent design at X has full rank, so that no other X is near that fits.
 
     Looked at where the estimate of the error is missing or large, as it is where sampled entries
-    leave out a slice. One pass then; without a design, or where it is too large, some 30.
+    leave out a slice. One pass then; without a design, or where it is too large and measurements
+    are few, some 30.
     """
     if result.error_estimate is not None and result.error_estimate < DOUBT:
         return True
     if result.status is not Status.CONVERGED:  # with noise the estimate is the measure
         return True
-    if not problem.A.designs or result.degrees_of_freedom > LARGE:
-        return sees_all(problem, result.X, seed)
+    dof = result.degrees_of_freedom
+    if not problem.A.designs or dof > LARGE:
+        plenty = problem.A.designs and problem.equations >= PLENTY * dof
+        return plenty or sees_all(problem, result.X, seed)
     values = to_numpy(eigenvalues(problem, result.X))
     return bool(values[0] > 10 * len(values) * eps(problem.y) * values[-1])
 
@@ -228,7 +240,7 @@ def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
         raise ValueError(f"{what} takes one problem, got a stack of {problem.batch_shape}.")
 
 
-def _warn_of_blind_spots(problem: Problem) -> None:
+def warn_of_blind_spots(problem: Problem) -> None:
     """Warn before the work of what cannot be found at any rank."""
     counting = (
         None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0

@@ -59,6 +59,9 @@ class Result:
     weights : array or None
         Weights of the last fit, where a loss other than the squared one chose them: those near
         zero belong to outliers.
+    held_out : float or None
+        Relative error on samples that a fit had not seen, where :func:`lowtucker.complete` held
+        some out.
     notes : tuple of str
         What else was found: a rank, and why; a rank that is larger than it need be.
     """
@@ -79,6 +82,7 @@ class Result:
     error_estimate: float | None = None
     state: State | None = None
     weights: Any = None
+    held_out: float | None = None
     notes: tuple[str, ...] = ()
 
     @property
@@ -184,6 +188,7 @@ class Result:
             "stack": bool(self.X.batch_shape),
             "phase": [str(p) for p in self.history["phase"]],
             "epochs": np.asarray(self.epochs).tolist(),
+            "held_out": self.held_out,
             **{name: getattr(self, name) for name in _PLAIN},
         }
         if self.state is not None:
@@ -243,6 +248,8 @@ class Result:
         if self.error_estimate is not None:
             proviso = "" if self.success else ", if what is left were noise"
             lines.append(("estimate", f"{self.error_estimate:.1e} of the error{proviso}"))
+        if self.held_out is not None:
+            lines.append(("held out", f"{self.held_out:.1e}, the error on samples not fitted"))
         notes = [("note", note) for note in self.notes]
         return [*lines, *self._status_lines(), *notes]
 
@@ -309,7 +316,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
     statuses = np.array([Status[name] for name in meta["status"]], dtype=object)
     success = np.array([s.success for s in statuses])
     stack = meta["stack"]
-    plain = {name: meta[name] for name in _PLAIN}
+    plain: dict[str, Any] = {name: meta[name] for name in _PLAIN}
     plain |= {name: tuple(plain[name]) for name in ("rank", "notes")}
     residual, error = arrays["residual"], arrays.get("error")
     return Result(
@@ -321,6 +328,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         history=history,
         epochs=np.array(meta["epochs"]) if stack else meta["epochs"],
         state=_state(meta.get("state"), arrays),
+        held_out=meta.get("held_out"),  # not in the files of earlier versions
         weights=arrays.get("weights"),
         **plain,
     )

@@ -10,6 +10,7 @@ import click
 from lowtucker._version import __version__
 from lowtucker.cli.bench import bench
 from lowtucker.cli.common import INTERRUPTED
+from lowtucker.cli.complete import complete
 from lowtucker.cli.demo import demo
 from lowtucker.cli.recover import recover
 from lowtucker.cli.reproduce import reproduce
@@ -52,19 +53,22 @@ def main(traceback: bool) -> None:
     Try:
       lowtucker demo
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
+      lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
       lowtucker reproduce fig1 --trials 20
 
     \b
     Exit codes:
-      0    done; `recover`: the tensor was recovered
+      0    done; `recover`, `complete`: the tensor was recovered
       2    bad input: the message says which and what to try
-      3    `recover`: ran, but the tensor was not recovered; `bench`: a target was missed
+      3    `recover`, `complete`: ran, but the tensor was not recovered;
+           `bench`: a target was missed
       130  interrupted
     """
 
 
 main.add_command(demo)
 main.add_command(recover)
+main.add_command(complete)
 main.add_command(reproduce)
 main.add_command(video)
 main.add_command(bench)

@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lowtucker.cli.common import (
-    INTERRUPTED,
-    NOT_RECOVERED,
-    SOLVERS,
-    IntTuple,
-    Rank,
-    as_solver,
-    console,
-)
+from lowtucker.cli.common import FILE, SOLVERS, IntTuple, Rank, as_solver, console
+from lowtucker.cli.outcome import check_fits, check_output, finish, sought
 
 __all__ = ["recover"]
-
-OUTPUTS = (".npz", ".npy", ".mat")
-FILE = click.Path(path_type=Path)
 
 
 @click.command()
@@ -83,7 +72,8 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
     """Find the tensor X of low Tucker rank with Y = A(X).
 
     A is a file with an array (m, N) or (m, *shape), or a sparse matrix; Y one with m numbers:
-    .npy, .npz or .mat.
+    .npy, .npz or .mat. HDF5 (.h5) and Zarr arrays, and .npy files of more than half the memory, are
+    read block by block.
 
     \b
     Examples:
@@ -99,11 +89,13 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
     """
     import lowtucker as lt
 
-    _check_output(output, plot, overwrite)
+    check_output(output, plot, overwrite)
+    A = lt.io.load_operator(a, shape, name=name_a, order=order)
+    check_fits(output, A.shape)
     result = lt.recover(
-        lt.io.load_operator(a, shape, name=name_a, order=order),
+        A,
         _vector(y, name_y),
-        _sought(rank, max_rank),
+        sought(rank, max_rank),
         solver=as_solver(solver, step, block_size),
         tol=tol,
         max_epochs=max_epochs,
@@ -116,62 +108,8 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
         seed=seed,
         callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
     )
-    _write(result, output, overwrite)
-    if plot is not None:
-        result.plot().savefig(plot)
-    if not quiet:
-        written = f"{output}" if plot is None else f"{output}, {plot}"
-        console().print(f"{result}\n  written   {written}", markup=False)
-    if result.status is lt.Status.INTERRUPTED:
-        sys.exit(INTERRUPTED)
-    sys.exit(0 if result.success else NOT_RECOVERED)
-
-
-def _sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
-    """Rank, or the search for it."""
-    import lowtucker as lt
-
-    if rank == "auto":
-        return lt.RankSearch(largest)
-    if largest is not None:
-        raise ValueError("--max-rank belongs to --rank auto. Leave one of them out.")
-    return rank
-
-
-def _check_output(output: Path, plot: Path | None, overwrite: bool) -> None:
-    """Find out before the work whether its result can be written."""
-    if output.suffix.lower() not in OUTPUTS:
-        raise ValueError(
-            f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
-        )
-    if output.exists() and not overwrite:
-        raise ValueError(f"output {output} exists. Give another name, or --overwrite.")
-    for path in (output, *([] if plot is None else [plot])):
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"{path.parent} is not a folder: {path} could not be written there.")
-    if plot is not None:
-        from lowtucker._plotting import new_figure
-
-        formats = new_figure()[0].canvas.get_supported_filetypes()
-        if plot.suffix.lower().lstrip(".") not in formats:
-            raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
-
-
-def _write(result: Any, output: Path, overwrite: bool) -> None:
-    """Result as .npz; the full tensor X as .npy or .mat."""
-    suffix = output.suffix.lower()
-    if suffix == ".npz":
-        result.save(output, overwrite=overwrite)
-        return
-    import numpy as np
-
-    full = np.asarray(result.X)
-    if suffix == ".npy":
-        np.save(output, full)
-    else:
-        from scipy.io import savemat
-
-        savemat(output, {"X": full})
+    also = [] if plot is None else [plot]
+    finish(result, output, plot, overwrite=overwrite, quiet=quiet, written=also)
 
 
 def _vector(path: Path, name: str | None) -> Any:

@@ -15,6 +15,8 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = ["EntriesOperator", "entries"]
 
 NumPyArray = np.ndarray[Any, Any]
+# Largest mode whose unfolding's gram is made for a start
+DENSE = 2000
 
 
 class EntriesOperator(FactoredOperator):
@@ -110,7 +112,8 @@ class EntriesOperator(FactoredOperator):
 
         The diagonal is that of the samples' sizes, which says nothing of the subspace and drowns
         it where samples are few. The core is the samples' in these factors. Nothing of the size of
-        the tensor is made; memory: n_k^2 numbers.
+        the tensor is made; memory: n_k^2 numbers up to n_k = 2000, and beyond that of the order of
+        m + n_k r_k.
         """
         import scipy.sparse
 
@@ -124,15 +127,35 @@ class EntriesOperator(FactoredOperator):
                 columns = columns * length + self.indices[:, j]
             _, columns = np.unique(columns, return_inverse=True)
             B = scipy.sparse.csr_array((given, (self.indices[:, k], columns)), shape=(n, self.m))
-            gram = (B @ B.conj().T).toarray()
-            np.fill_diagonal(gram, 0)
-            factors.append(np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy())
+            factors.append(_leading(B, r))
         core: Any = 0
         for rows in row_chunks(self.m, size(rank)):
             parts = [U.conj()[self.indices[rows, k]] for k, U in enumerate(factors)]
             core = core + weighted_sum(given[rows], parts)
         X = TuckerTensor.trusted(np.reshape(core, rank), factors)
         return TuckerTensor.trusted(like(X.core, v), [like(U, v) for U in X.factors])
+
+
+def _leading(B: Any, r: int) -> NumPyArray:
+    """Leading eigenvectors of B B^*, its diagonal zeroed: (n, r)."""
+    n = B.shape[0]
+    if n <= DENSE or n < 3 * r:
+        gram = (B @ B.conj().T).toarray()
+        np.fill_diagonal(gram, 0)
+        return np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy()
+    from scipy.sparse.linalg import LinearOperator, eigsh
+
+    back = B.conj().T.tocsr()
+    diagonal = np.asarray((abs(B) ** 2).sum(axis=1)).reshape(n)
+
+    def times(x: NumPyArray) -> NumPyArray:
+        x = x.reshape(n)
+        return np.asarray(B @ (back @ x) - diagonal * x)
+
+    gram = LinearOperator((n, n), matvec=times, dtype=B.dtype)
+    first = np.random.default_rng(0).standard_normal(n).astype(B.dtype)
+    found = eigsh(gram, r, which="LA", v0=first, tol=1e-2, ncv=min(n, 3 * r + 20))[1]
+    return np.linalg.qr(found[:, ::-1])[0]
 
 
 def _of_slices(numbers: NumPyArray) -> str:

@@ -1,0 +1,117 @@
+"""``lowtucker complete``: a tensor from some of its entries, on files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lowtucker.cli.common import FILE, IntTuple, Rank, console
+from lowtucker.cli.outcome import check_fits, check_output, finish, sought
+
+__all__ = ["complete"]
+
+
+@click.command()
+@click.argument("samples", type=FILE)
+@click.option("--shape", type=IntTuple(), help="Shape of the tensor; needed for a table.")
+@click.option(
+    "--rank", type=Rank(), required=True, help='Tucker rank, one entry a mode; or "auto".'
+)
+@click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries.")
+@click.option(
+    "-o",
+    "--output",
+    type=FILE,
+    required=True,
+    help="The result as .npz, or the full tensor X as .npy or .mat.",
+)
+@click.option("--name", help="Array of the file, where it holds several.")
+@click.option(
+    "--held-out",
+    type=click.FloatRange(0, 1, max_open=True),
+    default=0.1,
+    show_default=True,
+    help="Share of the samples that a first fit does not see, to tell its error.",
+)
+@click.option(
+    "--predict",
+    nargs=2,
+    type=FILE,
+    metavar="CELLS OUT",
+    help="Table of indices i1,...,id, and where to write i1,...,id,value of them.",
+)
+@click.option(
+    "--solver", type=click.Choice(["auto", "als", "rgn", "rcg", "rsgd"]), default="auto",
+    show_default=True,
+)  # fmt: skip
+@click.option(
+    "--tol", type=float, default=1e-6, show_default=True, help="Relative residual to reach."
+)
+@click.option("--max-epochs", type=int, default=500, show_default=True)
+@click.option("--max-seconds", type=float, help="Time limit for the iterations.")
+@click.option("--noise-std", type=float, help="Standard deviation of the noise in the values.")
+@click.option(
+    "--loss",
+    type=click.Choice(["squared", "huber"]),
+    default="squared",
+    show_default=True,
+    help="huber bears gross outliers among the values.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg).")
+@click.option("--overwrite", is_flag=True, help="Replace the output files.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
+             max_rank: tuple[int, ...] | None, output: Path, name: str | None, held_out: float,
+             predict: tuple[Path, Path] | None, solver: str, tol: float, max_epochs: int,
+             max_seconds: float | None, noise_std: float | None, loss: Any, seed: int,
+             plot: Path | None, overwrite: bool, quiet: bool) -> None:  # fmt: skip
+    """Complete a tensor of low Tucker rank from some of its entries.
+
+    SAMPLES is a table with the columns i1, ..., id, value (.csv, .tsv, .txt; indices from 0, a line
+    of names or none), or a tensor with NaN where it is not known (.npy, .npz, .mat).
+
+    \b
+    Examples:
+      lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
+      lowtucker complete samples.csv --shape 300,400,500 --rank auto -o X.npz \\
+          --predict cells.csv predicted.csv
+      lowtucker complete holes.npy --rank 3,3,3 -o filled.npy
+
+    The error on samples that were held out is printed with the result. Exit codes as for recover.
+    """
+    import lowtucker as lt
+
+    others = [path for path in (plot, predict[1] if predict else None) if path is not None]
+    check_output(output, plot, overwrite, also=[predict[1]] if predict else [])
+    if samples.suffix.lower() in lt.io.TABLES:
+        if shape is None:
+            raise ValueError("--shape is needed to complete a tensor from a table of its entries.")
+        indices, values = lt.io.load_samples(samples, len(shape))
+    else:
+        indices, values = None, lt.io.load_array(samples, name)
+    sizes = values.shape if indices is None or shape is None else shape
+    check_fits(output, sizes)
+    cells = lt.io.load_indices(predict[0], len(sizes)) if predict else None
+    if cells is not None:
+        lt.entries(sizes, cells)  # to check them before the work
+    result = lt.complete(
+        values,
+        sought(rank, max_rank),
+        indices=indices,
+        shape=shape,
+        held_out=held_out,
+        solver=solver,
+        tol=tol,
+        max_epochs=max_epochs,
+        max_seconds=max_seconds,
+        noise_std=noise_std,
+        loss=loss,
+        seed=seed,
+        callbacks=() if quiet else (lt.ProgressBar("complete", console(stderr=True)),),
+    )
+    if predict and cells is not None:
+        lt.io.save_samples(predict[1], cells, result.X.entries(cells), overwrite=overwrite)
+    finish(result, output, plot, overwrite=overwrite, quiet=quiet, written=others)

@@ -1,0 +1,99 @@
+"""What ``recover`` and ``complete`` do with a result: write it, say it, and end."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
+from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, console
+
+__all__ = ["check_fits", "check_output", "finish", "sought"]
+
+OUTPUTS = (".npz", ".npy", ".mat")
+
+
+def sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
+    """Rank, or the search for it."""
+    import lowtucker as lt
+
+    if rank == "auto":
+        return lt.RankSearch(largest)
+    if largest is not None:
+        raise ValueError("--max-rank belongs to --rank auto. Leave one of them out.")
+    return rank
+
+
+def check_output(
+    output: Path, plot: Path | None, overwrite: bool, also: Sequence[Path] = ()
+) -> None:
+    """Find out before the work whether its result can be written."""
+    if output.suffix.lower() not in OUTPUTS:
+        raise ValueError(
+            f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
+        )
+    for path in (output, *also):
+        if path.exists() and not overwrite:
+            raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
+    for path in (output, *also, *([] if plot is None else [plot])):
+        if not path.absolute().parent.is_dir():
+            raise ValueError(f"{path.parent} is not a folder: {path} could not be written there.")
+    if plot is not None:
+        from lowtucker._plotting import new_figure
+
+        formats = new_figure()[0].canvas.get_supported_filetypes()
+        if plot.suffix.lower().lstrip(".") not in formats:
+            raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
+
+
+def check_fits(output: Path, shape: Sequence[int]) -> None:
+    """Find out before the work whether the full tensor, where it is asked for, can be made."""
+    from lowtucker.io.guards import physical_memory
+
+    if output.suffix.lower() != ".npz" and 16 * math.prod(shape) > physical_memory():
+        raise ValueError(
+            f"{output} would hold all {math.prod(shape)} entries, more than fit into memory. Try "
+            f"-o {output.stem}.npz, which holds the factors."
+        )
+
+
+def finish(
+    result: Any,
+    output: Path,
+    plot: Path | None,
+    *,
+    overwrite: bool,
+    quiet: bool,
+    written: Sequence[Path],
+) -> NoReturn:
+    """Write the files, print what was found, and exit with its code."""
+    import lowtucker as lt
+
+    _write(result, output, overwrite)
+    if plot is not None:
+        result.plot().savefig(plot)
+    if not quiet:
+        files = ", ".join(map(str, [output, *written]))
+        console().print(f"{result}\n  written   {files}", markup=False)
+    if result.status is lt.Status.INTERRUPTED:
+        sys.exit(INTERRUPTED)
+    sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _write(result: Any, output: Path, overwrite: bool) -> None:
+    """Result as .npz; the full tensor X as .npy or .mat."""
+    suffix = output.suffix.lower()
+    if suffix == ".npz":
+        result.save(output, overwrite=overwrite)
+        return
+    import numpy as np
+
+    full = np.asarray(result.X)
+    if suffix == ".npy":
+        np.save(output, full)
+    else:
+        from scipy.io import savemat
+
+        savemat(output, {"X": full})

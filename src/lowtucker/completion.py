@@ -1,0 +1,169 @@
+"""Tensor completion: fill the holes of an array, or all that was not sampled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from lowtucker._arrays import as_float, as_number, is_array, kind, size
+from lowtucker._random import Seed, Stream, as_seed, generator
+from lowtucker.fitting import Fit, Loss
+from lowtucker.monitoring import Callback
+from lowtucker.operators import EntriesOperator
+from lowtucker.problem import Problem
+from lowtucker.ranks import RankSearch
+from lowtucker.recover import fitted, warn_of_blind_spots
+from lowtucker.result import Result
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+
+__all__ = ["complete"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Samples per degree of freedom that must be left when some are held out
+LEFT = 1.5
+
+
+def complete(
+    values: Any,
+    rank: tuple[int, ...] | RankSearch | Literal["auto"],
+    *,
+    indices: Any = None,
+    shape: tuple[int, ...] | None = None,
+    held_out: float = 0.1,
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    max_epochs: int = 500,
+    max_seconds: float | None = None,
+    noise_std: float | None = None,
+    loss: Loss = "squared",
+    X_true: Any = None,
+    seed: Seed = 0,
+    callbacks: Sequence[Callback] = (),
+) -> Result:
+    """Find the tensor of low Tucker rank that agrees with the entries that are known.
+
+    Parameters
+    ----------
+    values : array
+        The tensor with NaN (or masked elements) where it is not known; or, with ``indices``, the
+        values of the samples, shape (m,).
+    rank : tuple of int, "auto" or RankSearch
+        As in :func:`lowtucker.recover`.
+    indices : array of int, shape (m, d), optional
+        Where the samples are, counted from 0.
+    shape : tuple of int, optional
+        Shape of the tensor; needed with ``indices``.
+    held_out : float
+        Share of the samples that a first fit does not see, so that its error on them can be told:
+        ``result.held_out``. The second fit, whose tensor is returned, begins there and sees all.
+        0 leaves it out, and so do fewer than 1.5 samples per degree of freedom without them.
+    solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks
+        As in :func:`lowtucker.recover`.
+
+    Returns
+    -------
+    Result
+        ``result.X`` is the tensor by its factors: ``result.X.full()``, or
+        ``result.X.entries(indices)`` for some entries of one that is too large for that.
+
+    Warns
+    -----
+    UnderdeterminedWarning
+        A slice without samples: its row of the factor cannot be determined, and is left zero.
+
+    Notes
+    -----
+    Nothing of the size of the tensor is made, beside ``values`` itself. Cost and memory are those
+    of :func:`lowtucker.entries` and the solver. Entries that were sampled twice count twice, so
+    that their mean is fitted; a note says how many.
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> X_true = lt.random_tucker((20, 20, 20), (2, 2, 2), seed=0).full()
+    >>> holes = np.random.default_rng(0).random((20, 20, 20)) < 0.8
+    >>> array = np.where(holes, np.nan, X_true)
+    >>> result = lt.complete(array, rank=(2, 2, 2))
+    >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
+    (True, True)
+    >>> result.held_out < 1e-5
+    True
+    >>> filled = np.where(holes, result.X.full(), array)
+    """
+    A, y = _samples(values, indices, shape)
+    share = as_number(held_out, "held_out", 0.0)
+    if share >= 1:
+        raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
+    problem = Problem(A, y)
+    warn_of_blind_spots(problem)
+    solver = solver.lower() if isinstance(solver, str) else solver
+    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    held = _held(A, rank, share, seed)
+    if not held.any():
+        return fitted(problem, rank, fit)
+    first = fitted(problem.block(np.flatnonzero(~held)), rank, fit)
+    missed = y[held] - first.X.entries(A.indices[held])
+    error = float(np.linalg.norm(missed) / (np.linalg.norm(y[held]) or 1.0))
+    if first.success:
+        result = fitted(problem, first.rank, fit, start=first.X, before=first)
+        found = [note for note in first.notes if note.startswith("Rank")]
+        result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
+    else:
+        result = fitted(problem, rank, fit)
+    return replace(result, held_out=error)
+
+
+def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:
+    """Operator and values of what is known."""
+    if isinstance(values, np.ma.MaskedArray):
+        known = ~np.ma.getmaskarray(values)
+        values = np.where(known, as_float(values.data, "values"), np.nan)
+    if is_array(values) and not isinstance(values, np.ndarray | np.generic):
+        raise TypeError(f"values must be a NumPy array, got a {kind(values)} array.")
+    y = as_float(values, "values")
+    if indices is not None:
+        if shape is None:
+            raise ValueError("shape is needed with indices: the shape of the tensor.")
+        A = EntriesOperator(shape, indices)
+        if y.shape != (A.m,):
+            raise ValueError(
+                f"values must have one entry for each of the {A.m} rows of indices, got shape "
+                f"{y.shape}."
+            )
+        return A, y
+    if y.ndim < 1 or not size(y.shape):
+        raise ValueError(f"values must be a tensor with entries, got shape {y.shape}.")
+    if shape is not None and tuple(shape) != y.shape:
+        raise ValueError(
+            f"values has the shape {y.shape}, not shape={tuple(shape)}. Leave shape out, or give "
+            "the indices of the samples."
+        )
+    known = ~np.isnan(y)
+    if not known.any():
+        raise ValueError("values has nothing but NaN: no entry is known.")
+    if np.isinf(y).any():
+        where = tuple(int(i) for i in np.argwhere(np.isinf(y))[0])
+        raise ValueError(f"values is infinite at {where}. Mark what is not known by NaN.")
+    return EntriesOperator(y.shape, np.argwhere(known)), y[known]
+
+
+def _held(A: EntriesOperator, rank: Any, share: float, seed: Seed) -> NumPyArray:
+    """Samples to hold out, so that every slice keeps enough; none where there are too few."""
+    held = np.zeros(A.m, dtype=bool)
+    least: Any = (1,) * len(A.shape)
+    if isinstance(rank, tuple | list):
+        least = attainable_rank(check_rank(tuple(rank), A.shape, warn=False))
+    dof = degrees_of_freedom(A.shape, least)
+    count = min(round(share * A.m), A.m - int(np.ceil(LEFT * dof)))
+    if count < 1:
+        return held
+    drawn = generator(as_seed(seed), Stream.HELD_OUT).permutation(A.m)[:count]
+    held[drawn] = True
+    for k, r in enumerate(least):
+        slices = A.indices[:, k]
+        left = np.bincount(slices[~held], minlength=A.shape[k])
+        held &= left[slices] > r
+    return held

@@ -1,0 +1,129 @@
+"""Sampled entries in text files: columns i1, ..., id, value."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtucker._errors import FileFormatError
+from lowtucker.io.arrays import looks_like
+from lowtucker.io.guards import file_size, replacing, require_memory
+
+__all__ = ["TABLES", "load_indices", "load_samples", "save_samples"]
+
+NumPyArray = np.ndarray[Any, Any]
+TABLES = (".csv", ".tsv", ".txt")
+# Indices above this are not exact in double precision
+EXACT = 2**53
+
+
+def load_samples(
+    path: str | os.PathLike[str], order: int | None = None
+) -> tuple[NumPyArray, NumPyArray]:
+    """Read sampled entries of a tensor from a text file.
+
+    Parameters
+    ----------
+    path : path-like
+        One line a sample, ``i1, ..., id, value`` with indices from 0, separated by commas,
+        semicolons, tabs or blanks; a first line of names is skipped, and so are lines with ``#``.
+    order : int, optional
+        The number d of modes that is expected.
+
+    Returns
+    -------
+    indices : array of int, shape (m, d)
+    values : array, shape (m,)
+
+    Raises
+    ------
+    FileFormatError
+        The file is not such a table; the message names the line.
+    """
+    table = _table(Path(path), None if order is None else order + 1, "i1, ..., id, value")
+    indices = _as_indices(Path(path), table[:, :-1])
+    bad = np.flatnonzero(~np.isfinite(table[:, -1]))
+    if bad.size:
+        value = table[bad[0], -1]
+        raise FileFormatError(
+            f"{path}: sample {bad[0]} has the value {value}; leave out what is not known"
+        )
+    return indices, table[:, -1]
+
+
+def load_indices(path: str | os.PathLike[str], order: int) -> NumPyArray:
+    """Read indices, one row an entry: columns i1, ..., id."""
+    return _as_indices(Path(path), _table(Path(path), order, "i1, ..., id"))
+
+
+def save_samples(
+    path: str | os.PathLike[str], indices: Any, values: Any, *, overwrite: bool = False
+) -> None:
+    """Write entries of a tensor as ``i1, ..., id, value`` that :func:`load_samples` reads."""
+    path = Path(path)
+    if path.exists() and not overwrite:
+        raise FileExistsError(f"{path} exists; pass overwrite=True or give another path")
+    index, value = np.asarray(indices), np.asarray(values)
+    names = [f"i{k + 1}" for k in range(index.shape[1])] + ["value"]
+    with replacing(path) as file:
+        file.write((",".join(names) + "\n").encode())
+        for i, v in zip(index.tolist(), value.tolist(), strict=True):
+            file.write((",".join(map(str, i)) + f",{v!r}\n").encode())
+
+
+def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
+    """Numbers of a text file, one row a line."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path} does not exist; check the path")
+    with open(path, "rb") as file:
+        head = file.read(1024)
+    if not re.match(rb"[\t\n\r -~]+\Z", head) or head.lstrip()[:1] == b"<":
+        raise FileFormatError(
+            f"{path} is {looks_like(head)}; expected text with the columns {wanted}"
+        )
+    require_memory(path, 8 * file_size(path), None)  # at least two characters a number
+    lines = head.decode().splitlines()
+    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
+    delimiter = next((mark for mark in ",;\t" if mark in first), None)
+    skipped = lines.index(first) + 1 if first and not _is_numbers(first, delimiter) else 0
+    try:
+        table = np.loadtxt(
+            path, delimiter=delimiter, skiprows=skipped, ndmin=2, comments="#", encoding="utf-8"
+        )
+    except (ValueError, UnicodeDecodeError) as error:
+        reason = str(error).replace("; use `usecols` to select a subset and avoid this error", "")
+        raise FileFormatError(
+            f"{path} is not a table of numbers ({reason}); expected the columns {wanted}"
+        ) from None
+    if not table.size:
+        raise FileFormatError(f"{path} has no lines with numbers; expected the columns {wanted}")
+    if columns is not None and table.shape[1] != columns:
+        raise FileFormatError(
+            f"{path} has {table.shape[1]} columns; expected {columns}, {wanted}; check --shape"
+        )
+    if table.shape[1] < 2 and columns is None:
+        raise FileFormatError(f"{path} has one column; expected {wanted}")
+    return table
+
+
+def _is_numbers(line: str, delimiter: str | None) -> bool:
+    try:
+        [float(part) for part in line.split(delimiter)]
+    except ValueError:
+        return False
+    return True
+
+
+def _as_indices(path: Path, table: NumPyArray) -> NumPyArray:
+    wrong = np.argwhere((table != np.floor(table)) | (np.abs(table) > EXACT))
+    if len(wrong):
+        i, k = wrong[0]
+        raise FileFormatError(
+            f"{path}: sample {i} has the index {table[i, k]:g} in column {k + 1}; expected whole"
+            " numbers from 0, and the value in the last column"
+        )
+    return table.astype(np.int64)
