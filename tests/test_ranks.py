@@ -986,7 +986,7 @@ def test_smaller_rank_of_every_mode():
 
 
 def test_larger_rank_fits():
-    A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01)
+    A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01, seed=1)
     problem = lt.Problem(A, y)
     small = lt.solve(problem, lt.RGN(), (2, 2, 2))
     assert larger_rank_fits(problem, small, fit()) == ((3, 2, 2), False)

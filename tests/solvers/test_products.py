@@ -241,11 +241,11 @@ def test_functions_with_more_than_a_hundred_degrees_of_freedom(monkeypatch):
 
     monkeypatch.setattr(Model, "at", refused)
     for seed in (0, 2):
-        problem, X_true = make(shape, rank, m if not seed else 234, seed=seed)
+        problem, X_true = make(shape, rank, m if not seed else 190, seed=seed)
         result = lt.recover(functions(problem.A), problem.y, rank, X_true=X_true)
         assert result.success
         assert result.error < 1e-5
-    assert "RGN" in result.history.phase[-1]  # 2 measurements per degree: RCG alone got stuck
+    assert "RGN" in result.history.phase[-1]  # 1.6 measurements per degree: RCG alone got stuck
     A = Counting(problem.A)
     first = lt.solve(lt.Problem(A, problem.y), lt.RGN(), rank, stop=lt.MaxEpochs(2))
     assert first.passes == A.forwards + A.adjoints
@@ -269,7 +269,7 @@ def operators():
 
 
 @pytest.mark.parametrize("name", operators())
-def test_spectral_start_is_the_hosvd_of_the_adjoint(name):
+def test_spectral_start_is_the_adjoint_after_ten_sweeps_from_its_hosvd(name):
     A = operators()[name]
     v = np.random.default_rng(1).standard_normal(A.m)
     if name == "complex":
@@ -278,12 +278,25 @@ def test_spectral_start_is_the_hosvd_of_the_adjoint(name):
     X = A.spectral_start(v, rank)
     assert X.rank == rank
     Z = A.adjoint(v)
-    expected = Z
-    for k, r in enumerate(rank):
-        U = np.linalg.svd(np.moveaxis(Z, k, 0).reshape(Z.shape[k], -1), full_matrices=False)[0]
-        P = U[:, :r] @ U[:, :r].conj().T
-        expected = np.moveaxis(np.tensordot(P, expected, axes=(1, k)), 0, k)
-    np.testing.assert_allclose(X.full(), expected, rtol=0, atol=1e-12 * np.linalg.norm(Z))
+    projections = [leading(Z, k, r) for k, r in enumerate(rank)]
+    for _ in range(10):
+        for k, r in enumerate(rank):
+            others = [np.eye(len(P)) if j == k else P for j, P in enumerate(projections)]
+            projections[k] = leading(projected(Z, others), k, r)
+    expected = projected(Z, projections)
+    np.testing.assert_allclose(X.full(), expected, rtol=0, atol=1e-7 * np.linalg.norm(Z))
+
+
+def leading(Z, k, r):
+    """Projection onto the leading left singular vectors of an unfolding."""
+    U = np.linalg.svd(np.moveaxis(Z, k, 0).reshape(Z.shape[k], -1), full_matrices=False)[0]
+    return U[:, :r] @ U[:, :r].conj().T
+
+
+def projected(Z, projections):
+    for k, P in enumerate(projections):
+        Z = np.moveaxis(np.tensordot(P, Z, axes=(1, k)), 0, k)
+    return Z
 
 
 def test_spectral_start_of_a_stack():
