@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker.bench.methods import COMPARATORS, Case, IHTMethod, Method, Outcome, best_step
-from lowtucker.bench.timing import holds, one_thread
+from lowtucker.bench.timing import holds, one_thread, peak_memory
 from lowtucker.bench.yardsticks import SEED, TUNING, Recovery, Yardstick
 
 __all__ = ["DEFAULT", "PHASES", "Job", "Row", "jobs", "measure", "phase_plot", "run", "tune"]
@@ -192,20 +191,10 @@ def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
         case.A.matrix @ x
         return time.perf_counter() - begin
 
-    before, peak = product(), _peak_memory()
+    before, peak = product(), peak_memory()
     outcome = action(case)
-    memory, after = _peak_memory() - peak, product()
+    memory, after = peak_memory() - peak, product()
     return outcome._replace(time=outcome.seconds / ((before + after) / 2), memory=memory)
-
-
-def _peak_memory() -> float:
-    """Most that this process ever had in memory, in MB; NaN on Windows."""
-    try:
-        import resource
-    except ImportError:
-        return math.nan
-    unit = 1 if sys.platform == "darwin" else 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 2**20
 
 
 def phase_plot(rows: Iterable[Row]) -> Any:

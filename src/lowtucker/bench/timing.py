@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import csv
+import math
 import statistics
+import sys
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Row", "holds", "one_thread", "side_by_side", "write_csv"]
+__all__ = [
+    "Row",
+    "check_names",
+    "holds",
+    "listed",
+    "memory_now",
+    "one_thread",
+    "peak_memory",
+    "side_by_side",
+    "write_csv",
+]
 
 
 @dataclass(frozen=True)
@@ -51,6 +63,44 @@ def one_thread() -> AbstractContextManager[Any]:
         ) from error
     limits: AbstractContextManager[Any] = threadpool_limits(1)
     return limits
+
+
+def peak_memory() -> float:
+    """Most that this process ever had in memory, in MB; NaN on Windows.
+
+    Where there is no /proc, a process that was started by a larger one counts what that one had.
+    """
+    peak = memory_now("VmHWM")
+    if not math.isnan(peak):
+        return peak
+    try:
+        import resource
+    except ImportError:
+        return math.nan
+    unit = 1 if sys.platform == "darwin" else 1024
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit / 1e6
+
+
+def memory_now(line: str) -> float:
+    """Line of /proc/self/status in MB, such as RssAnon; NaN where there is no such line."""
+    try:
+        with open("/proc/self/status", encoding="ascii", errors="replace") as file:
+            found = [text.split()[1] for text in file if text.startswith(f"{line}:")]
+    except OSError:
+        return math.nan
+    return int(found[0]) * 1024 / 1e6 if found else math.nan
+
+
+def check_names(names: Sequence[str], known: Sequence[str]) -> None:
+    """Refuse yardsticks that there are not."""
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        raise ValueError(f"There is no yardstick {unknown[0]!r}. Choose from {', '.join(known)}.")
+
+
+def listed(trials: Any) -> str:
+    """Numbers of trials, for a remark."""
+    return f"trials {', '.join(map(str, trials))}" if len(trials) else ""
 
 
 def holds(value: float, target: str) -> bool:

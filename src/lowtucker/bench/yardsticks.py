@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lowtucker.bench.methods import STOTIHT, Case, Outcome, passes_to
+from lowtucker.bench.timing import check_names, listed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import gaussian
 from lowtucker.recover import recover
@@ -238,7 +239,7 @@ class UnknownRank(Yardstick):
 
     def summary(self, scores: Floats) -> tuple[float, str]:
         """Share, and the trials where it is another."""
-        return float(np.mean(scores)), _listed(np.flatnonzero(scores == 0))
+        return float(np.mean(scores)), listed(np.flatnonzero(scores == 0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -286,11 +287,7 @@ class Small(Yardstick):
     def summary(self, scores: Floats) -> tuple[float, str]:
         """Count, and which trials."""
         worse = np.flatnonzero(scores)
-        return float(worse.size), _listed(worse)
-
-
-def _listed(trials: Any) -> str:
-    return f"trials {', '.join(map(str, trials))}" if len(trials) else ""
+        return float(worse.size), listed(worse)
 
 
 def yardsticks(candle: Path) -> list[Yardstick]:
@@ -340,9 +337,7 @@ def yardsticks(candle: Path) -> list[Yardstick]:
 
 def chosen(names: Sequence[str], candle: Path) -> list[Yardstick]:
     """Yardsticks of some names."""
-    unknown = [name for name in names if name not in NAMES]
-    if unknown:
-        raise ValueError(f"There is no yardstick {unknown[0]!r}. Choose from {', '.join(NAMES)}.")
+    check_names(names, NAMES)
     found = [one for one in yardsticks(candle) if one.name in names]
     if not found:
         raise ValueError(f"A5 needs the authors' clip, which is not at {candle}.")

@@ -1,4 +1,4 @@
-"""``lowtucker bench``: measurements against the yardsticks, as ratios inside one run."""
+"""``lowtucker bench``: measurements against the yardsticks."""
 
 from __future__ import annotations
 
@@ -14,29 +14,45 @@ from lowtucker.cli.common import NOT_RECOVERED, check_extras, check_folder, cons
 __all__ = ["bench"]
 
 CANDLE = Path("../shared/data/candle_5_A.mat")
+# Options of each, beside --csv
+OPTIONS = {
+    "iteration": (),
+    "recover": ("only", "trials", "plot", "candle"),
+    "structured": ("only", "trials", "gigabytes", "folder"),
+}
 
 
 @click.command()
-@click.argument("what", type=click.Choice(["iteration", "recover"]))
+@click.argument("what", type=click.Choice(list(OPTIONS)))
 @click.option(
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Write the rows there too."
 )
-@click.option("--only", metavar="A1,B1,...", help="recover: the yardsticks to measure.")
+@click.option("--only", metavar="A1,B1,...",
+              help="recover, structured: the yardsticks to measure.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
-              help="recover: trials of the default solver, the most for others.")  # fmt: skip
+              help="recover, structured: trials of the default solver, the most for others. "
+              "O has one.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path),
               help="recover: draw A1 and A2, success against measurements.")  # fmt: skip
 @click.option("--candle", type=click.Path(path_type=Path),
               help=f"recover: the authors' clip, for A5; {CANDLE} if it is there.")  # fmt: skip
+@click.option("--gigabytes", type=click.FloatRange(min=0.5),
+              help="structured: size of the file of O; 2, and 12 for the full one.")  # fmt: skip
+@click.option("--folder", type=click.Path(path_type=Path),
+              help="structured: where the file of O is for a while; the system's temporary "
+              "folder by default.")  # fmt: skip
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
-          plot: Path | None, candle: Path | None) -> None:  # fmt: skip
+          plot: Path | None, candle: Path | None, gigabytes: float | None,
+          folder: Path | None) -> None:  # fmt: skip
     """Measure, side by side, what the parts of the library cost, and what the one call reaches.
 
     \b
-    iteration  a gradient, an HOSVD, a StoTIHT iteration (against TensorLy and NumPy loops),
-               and the import; one BLAS thread, half a minute
-    recover    recover(A, y, rank) as it is against TIHT and StoTIHT at their best step,
-               normalised TIHT, Gauss-Newton from one start and TensorLy; some minutes
+    iteration   a gradient, an HOSVD, a StoTIHT iteration (against TensorLy and NumPy loops),
+                and the import; one BLAS thread, half a minute
+    recover     recover(A, y, rank) as it is against TIHT and StoTIHT at their best step,
+                normalised TIHT, Gauss-Newton from one start and TensorLy; some minutes
+    structured  recover(A, y, rank) where A is no matrix in memory: how often, how fast, and
+                with how much memory, each in a process of its own; a quarter of an hour
 
     \b
     Yardsticks of `recover`:
@@ -47,16 +63,34 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       S   200 small problems: where the        C2  B1 with outliers
           default is worse than StoTIHT        C3  B1 with the rank unknown
 
+    \b
+    Yardsticks of `structured`:
+      A4   15x15x15, rank (2,2,2), rank-one rows, m = 300 and 200
+      B6   50x50x50, rank (2,2,2), rank-one rows, m = 900
+      B7   20x20x20x20, rank (2,2,2,2), rank-one rows, m = 3200
+      B8   40x40x40x40, rank (3,3,3,3), 3000 Fourier (and cosine) coefficients
+      B9   300x400x500, rank (12,4,3), 66750 sampled entries
+      B10  1000x1000x1000, rank (5,5,5), 3 million and half a million sampled entries
+      O    50x50x40, rank (3,3,3), Gaussian rows in a file that is read block by block
+
     Exit code 0 when every target was met, 3 when one was missed.
     """
+    options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
+               "gigabytes": gigabytes, "folder": folder}  # fmt: skip
+    for name, value in options.items():
+        if value is not None and name not in OPTIONS[what]:
+            raise click.UsageError(
+                f"--{name} is not for {what}. --only, --trials, --plot and --candle belong to "
+                "recover; --only, --trials, --gigabytes and --folder to structured."
+            )
     for file in (csv_file, plot):
         if file is not None:
             check_folder(file.parent)
     if what == "recover":
         rows = _recover(only, trials, plot, candle)
+    elif what == "structured":
+        rows = _structured(only, trials, gigabytes, folder)
     else:
-        if (only, trials, plot, candle) != (None,) * 4:
-            raise click.UsageError("--only, --trials, --plot and --candle belong to recover.")
         rows = _iteration()
     if csv_file is not None:
         from lowtucker.bench.timing import write_csv
@@ -114,13 +148,49 @@ def _recover(
     return rows
 
 
+def _structured(
+    only: str | None, trials: int | None, gigabytes: float | None, folder: Path | None
+) -> list[Any]:
+    from lowtucker.bench import structured
+
+    names = structured.NAMES if only is None else tuple(only.upper().split(","))
+    works = structured.chosen(names, gigabytes or 2.0, None if folder is None else str(folder))
+    check_extras("threadpoolctl", extra="bench")
+    if "O" not in names and (gigabytes, folder) != (None, None):
+        raise ValueError("--gigabytes and --folder are for O: name it in --only.")
+    if folder is not None:
+        check_folder(folder)
+    rows = []
+    for row in structured.run(works, trials):
+        rows.append(row)
+        reached = [f"recovered {row.recovered:.1%} in {row.seconds:.3g} s"] if row.trials else []
+        said = "; ".join(filter(None, [*reached, row.note]))
+        click.echo(f"  {row.work} m = {row.m}: {said}", err=True)
+    columns = ["work", "m", "trials", "recovered", "error", "s", "worst s", "passes", "MB",
+               "target", "met", ""]  # fmt: skip
+    console().print(table(columns, map(_structured_cells, rows)))
+    return rows
+
+
+def _structured_cells(row: Any) -> list[str]:
+    share = "" if math.isnan(row.recovered) else f"{row.recovered:.1%}"
+    numbers = (row.error, row.seconds, row.worst, row.passes, row.memory)
+    return [
+        row.work, str(row.m), str(row.trials), share, *map(_number, numbers),
+        row.target, _met(row.met), row.note,
+    ]  # fmt: skip
+
+
 def _cells(row: Any) -> list[str]:
     numbers = (row.passes, row.passes_to_tol, row.time, row.memory)
     return [
         row.work, str(row.m or ""), row.method, str(row.trials), f"{row.measure} {_value(row)}",
-        *("" if math.isnan(number) else f"{number:.3g}" for number in numbers),
-        row.target, _met(row.met), row.note,
+        *map(_number, numbers), row.target, _met(row.met), row.note,
     ]  # fmt: skip
+
+
+def _number(number: float) -> str:
+    return "" if math.isnan(number) else f"{number:.3g}"
 
 
 def _value(row: Any) -> str:
