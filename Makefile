@@ -35,6 +35,7 @@ types: setup     ## strict type check
 bench: setup     ## the numbers that BENCHMARKS asks for
 	$(BIN)/lowtucker bench iteration
 	$(BIN)/lowtucker bench recover
+	$(BIN)/lowtucker bench structured
 
 format: setup    ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .

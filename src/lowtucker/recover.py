@@ -84,7 +84,7 @@ def recover(
     loss : "squared" or "huber"
         Huber's loss bears gross outliers among the measurements; ``result.weights`` shows which.
     start : TuckerTensor, array, State or Result, optional
-        Where to begin; by default zero (TIHT, StoTIHT), or the HOSVD of the adjoint of y (the
+        Where to begin; by default zero (TIHT, StoTIHT), or the truncated adjoint of y (the
         Riemannian solvers, and so "auto"). ``result.state`` continues that run.
     X_true : TuckerTensor or array, optional
         The truth, for the error column of the history. The solver never sees it.

@@ -95,7 +95,7 @@ def solve(
         single run with ``seed=(seed, k)``, to rounding ("auto" takes other solvers for a single
         problem).
     solver : Solver, name, or a list of them that take over from each other
-        "auto" starts from the HOSVD of the adjoint of y; takes least-squares steps on blocks
+        "auto" starts from the truncated adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
         then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 100 starts where
         it meets local minima. The history's ``phase`` says which did what. An operator without

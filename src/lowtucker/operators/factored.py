@@ -13,8 +13,8 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["FactoredOperator", "contracted", "face_splitting", "row_chunks", "weighted_sum"]
 
-# Numbers of a product of rows that are made at a time: 8 MB
-CHUNK_NUMBERS = 1 << 20
+# Numbers of a product of rows that are made at a time: 2 MB, which stay in a cache
+CHUNK_NUMBERS = 1 << 18
 
 
 def row_chunks(m: int, width: int) -> list[slice]:

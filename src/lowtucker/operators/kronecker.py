@@ -100,7 +100,7 @@ class KroneckerOperator(MeasurementOperator):
         return KroneckerDesign(self, T)
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        """HOSVD of the adjoint, which is a Tucker tensor with the core v and the factors A_k^*."""
+        """Truncated adjoint, which is a Tucker tensor with the core v and the factors A_k^*."""
         if v.ndim > 1:
             return super()._spectral_start(v, rank)
         core, factors = namespace(v).reshape(v, self.sizes), []

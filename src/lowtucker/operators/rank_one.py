@@ -95,7 +95,7 @@ class RankOneOperator(FactoredOperator):
         return block
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        """HOSVD of the adjoint of v without its largest entries, whose rows would drown the rest.
+        """Truncated adjoint of v without its largest entries, whose rows would drown the rest.
 
         Products of vectors have heavy tails. |v| is clipped at its 90 % quantile.
         """

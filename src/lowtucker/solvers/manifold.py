@@ -180,7 +180,7 @@ class Manifold(Solver):
         raise NotImplementedError(f"{type(self).__name__} takes one problem.")
 
     def init(self, problem: Problem, start: Any, seed: Seed) -> State:
-        """State at the start: a given tensor, or the HOSVD of the adjoint, scaled."""
+        """State at the start: a given tensor, or the truncated adjoint, scaled."""
         if isinstance(start, State):
             state = self._look(problem, adopt(start, problem, self._rank))
             return replace(state, passes=start.passes)
@@ -225,7 +225,7 @@ class Manifold(Solver):
 def bootstrap_start(
     problem: Problem, rank: tuple[int, ...], seed: Seed, k: int
 ) -> tuple[TuckerTensor, float, float]:
-    r"""HOSVD of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it.
+    r"""Truncation of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it.
 
     Also the relative residual of these rows, and the passes.
 
