@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NOT_RECOVERED, INTERRUPTED = 3, 130
-SOLVERS = ("auto", "tiht", "stotiht", "rsgd", "rgn", "rcg", "als")
+SOLVERS = ("auto", "tiht", "stotiht", "rsgd", "rgn", "rcg")
 FILE = click.Path(path_type=Path)
 
 
@@ -78,7 +78,7 @@ def as_solver(name: str, step: float | None = None, block_size: int | None = Non
     """Solver of a name, with the settings that were given."""
     import lowtucker as lt
 
-    riemannian = name in ("rsgd", "rgn", "rcg", "als")
+    riemannian = name in ("rsgd", "rgn", "rcg")
     if riemannian and (step is not None or (block_size is not None and name != "rsgd")):
         raise ValueError(f"--step and --block-size do not belong to {name}. Leave them out.")
     if riemannian or (name == "auto" and step is None and block_size is None):

@@ -7,26 +7,23 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, IntTuple, Rank, console
-from lowtucker.cli.outcome import check_fits, check_output, finish, sought
+from lowtucker.cli.common import FILE, IntTuple, console
+from lowtucker.cli.outcome import (
+    check_fits,
+    check_output,
+    finish,
+    rank_options,
+    run_options,
+    sought,
+)
 
 __all__ = ["complete"]
 
 
 @click.command()
 @click.argument("samples", type=FILE)
+@rank_options
 @click.option("--shape", type=IntTuple(), help="Shape of the tensor; needed for a table.")
-@click.option(
-    "--rank", type=Rank(), required=True, help='Tucker rank, one entry a mode; or "auto".'
-)
-@click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries.")
-@click.option(
-    "-o",
-    "--output",
-    type=FILE,
-    required=True,
-    help="The result as .npz, or the full tensor X as .npy or .mat.",
-)
 @click.option("--name", help="Array of the file, where it holds several.")
 @click.option(
     "--held-out",
@@ -46,23 +43,7 @@ __all__ = ["complete"]
     "--solver", type=click.Choice(["auto", "als", "rgn", "rcg", "rsgd"]), default="auto",
     show_default=True,
 )  # fmt: skip
-@click.option(
-    "--tol", type=float, default=1e-6, show_default=True, help="Relative residual to reach."
-)
-@click.option("--max-epochs", type=int, default=500, show_default=True)
-@click.option("--max-seconds", type=float, help="Time limit for the iterations.")
-@click.option("--noise-std", type=float, help="Standard deviation of the noise in the values.")
-@click.option(
-    "--loss",
-    type=click.Choice(["squared", "huber"]),
-    default="squared",
-    show_default=True,
-    help="huber bears gross outliers among the values.",
-)
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg).")
-@click.option("--overwrite", is_flag=True, help="Replace the output files.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+@run_options
 def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
              max_rank: tuple[int, ...] | None, output: Path, name: str | None, held_out: float,
              predict: tuple[Path, Path] | None, solver: str, tol: float, max_epochs: int,

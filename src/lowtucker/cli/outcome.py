@@ -4,15 +4,50 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-from lowtucker.cli.common import INTERRUPTED, NOT_RECOVERED, console
+import click
 
-__all__ = ["check_fits", "check_output", "finish", "sought"]
+from lowtucker.cli.common import FILE, INTERRUPTED, NOT_RECOVERED, IntTuple, Rank, console
+
+__all__ = ["check_fits", "check_output", "finish", "rank_options", "run_options", "sought"]
 
 OUTPUTS = (".npz", ".npy", ".mat")
+Command = Callable[..., Any]
+
+
+def rank_options(command: Command) -> Command:
+    """Options that say what is looked for, and where it goes."""
+    for option in (
+        click.option("-o", "--output", type=FILE, required=True,
+                     help="The result as .npz, or the full tensor X as .npy or .mat."),
+        click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries."),
+        click.option("--rank", type=Rank(), required=True,
+                     help='Tucker rank, one entry a mode; or "auto".'),
+    ):  # fmt: skip
+        command = option(command)
+    return command
+
+
+def run_options(command: Command) -> Command:
+    """Options of a run, and of what is shown of it."""
+    for option in (
+        click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
+        click.option("--overwrite", is_flag=True, help="Replace the output file."),
+        click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg)."),
+        click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
+        click.option("--loss", type=click.Choice(["squared", "huber"]), default="squared",
+                     show_default=True, help="huber bears gross outliers in y."),
+        click.option("--noise-std", type=float, help="Standard deviation of the noise in y."),
+        click.option("--max-seconds", type=float, help="Time limit for the iterations."),
+        click.option("--max-epochs", type=int, default=500, show_default=True),
+        click.option("--tol", type=float, default=1e-6, show_default=True,
+                     help="Relative residual to reach."),
+    ):  # fmt: skip
+        command = option(command)
+    return command
 
 
 def sought(rank: Any, largest: tuple[int, ...] | None) -> Any:

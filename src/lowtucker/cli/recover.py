@@ -7,8 +7,15 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, SOLVERS, IntTuple, Rank, as_solver, console
-from lowtucker.cli.outcome import check_fits, check_output, finish, sought
+from lowtucker.cli.common import FILE, SOLVERS, IntTuple, as_solver, console
+from lowtucker.cli.outcome import (
+    check_fits,
+    check_output,
+    finish,
+    rank_options,
+    run_options,
+    sought,
+)
 
 __all__ = ["recover"]
 
@@ -16,19 +23,9 @@ __all__ = ["recover"]
 @click.command()
 @click.argument("a", metavar="A", type=FILE)
 @click.argument("y", metavar="Y", type=FILE)
-@click.option(
-    "--rank", type=Rank(), required=True, help='Tucker rank, one entry a mode; or "auto".'
-)
-@click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries.")
+@rank_options
 @click.option(
     "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
-)
-@click.option(
-    "-o",
-    "--output",
-    type=FILE,
-    required=True,
-    help="The result as .npz, or the full tensor X as .npy or .mat.",
 )
 @click.option(
     "--order",
@@ -42,26 +39,10 @@ __all__ = ["recover"]
 @click.option(
     "--block-size", type=int, help="Measurements a step looks at (stotiht); chosen unless given."
 )
-@click.option(
-    "--tol", type=float, default=1e-6, show_default=True, help="Relative residual to reach."
-)
-@click.option("--max-epochs", type=int, default=500, show_default=True)
-@click.option("--max-seconds", type=float, help="Time limit for the iterations.")
-@click.option("--noise-std", type=float, help="Standard deviation of the noise in y.")
-@click.option(
-    "--loss",
-    type=click.Choice(["squared", "huber"]),
-    default="squared",
-    show_default=True,
-    help="huber bears gross outliers in y.",
-)
 @click.option("--weights", type=FILE, help="File with one weight a measurement.")
 @click.option("--start", type=FILE, help="Result file to go on from, or a tensor to start at.")
 @click.option("--truth", type=FILE, help="The true tensor, to report the error.")
-@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
-@click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg).")
-@click.option("--overwrite", is_flag=True, help="Replace the output file.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+@run_options
 def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
             shape: tuple[int, ...] | None, output: Path,
             order: Any, name_a: str | None, name_y: str | None, solver: str, step: float | None,

@@ -7,9 +7,29 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, IntArray, Rows, as_array, is_complex, size, to_numpy
+from lowtucker._arrays import (
+    Array,
+    IntArray,
+    Rows,
+    all_finite,
+    as_array,
+    as_float,
+    is_complex,
+    namespace,
+    same_kind,
+    size,
+    to_numpy,
+)
 
-__all__ = ["check_rows", "check_weights", "common_batch", "refuse_rows_of_trials"]
+__all__ = [
+    "check_matrices",
+    "check_matrix",
+    "check_rows",
+    "check_weights",
+    "common_batch",
+    "of_one_dtype",
+    "refuse_rows_of_trials",
+]
 
 
 def common_batch(X: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
@@ -34,6 +54,35 @@ def check_weights(weights: Array, shape: tuple[int, ...]) -> None:
         raise ValueError(
             f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}."
         )
+
+
+def check_matrices(matrices: Any, name: str, shape: str) -> list[Array]:
+    """Check a list of matrices, one for each mode, and bring them to one dtype."""
+    if not isinstance(matrices, Sequence) or isinstance(matrices, str) or not matrices:
+        raise TypeError(
+            f"{name} must be a list of matrices {shape}, one for each mode, got "
+            f"{type(matrices).__name__}. For one matrix write [matrix]."
+        )
+    arrays = [as_float(A, f"{name}[{k}]") for k, A in enumerate(matrices)]
+    for k, A in enumerate(arrays):
+        same_kind(A, arrays[0], f"{name}[{k}]", f"{name}[0]")
+        check_matrix(A, f"{name}[{k}]")
+    return of_one_dtype(arrays)
+
+
+def check_matrix(A: Array, name: str) -> None:
+    """Check that A is a matrix of finite numbers."""
+    if A.ndim != 2 or not size(A.shape):
+        raise ValueError(f"{name} must be a matrix with entries, got shape {tuple(A.shape)}.")
+    if not all_finite(A):
+        raise ValueError(f"{name} has NaN or infinite entries.")
+
+
+def of_one_dtype(arrays: list[Array]) -> list[Array]:
+    """Bring arrays to their common dtype."""
+    xp = namespace(*arrays)
+    dtype = xp.result_type(*arrays)
+    return [xp.astype(A, dtype) if A.dtype != dtype else A for A in arrays]
 
 
 def refuse_rows_of_trials(rows: Rows, A: object) -> None:

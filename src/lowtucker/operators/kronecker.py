@@ -13,7 +13,6 @@ from lowtucker._arrays import (
     Array,
     Rows,
     adjoint,
-    all_finite,
     as_float,
     as_shape,
     conj,
@@ -24,7 +23,12 @@ from lowtucker._arrays import (
     same_kind,
     size,
 )
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import (
+    check_matrices,
+    check_matrix,
+    of_one_dtype,
+    refuse_rows_of_trials,
+)
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, NormalEquations, TangentDesign
 from lowtucker.operators.rank_one import RankOneOperator
@@ -49,16 +53,7 @@ class KroneckerOperator(MeasurementOperator):
     takes_stacks: ClassVar[bool] = True
 
     def __init__(self, matrices: Sequence[Any]) -> None:
-        if not isinstance(matrices, Sequence) or not matrices:
-            raise TypeError(
-                "matrices must be a list of matrices (m_k, n_k), one for each mode, got "
-                f"{type(matrices).__name__}. For one matrix write [matrix]."
-            )
-        arrays = [as_float(A, f"matrices[{k}]") for k, A in enumerate(matrices)]
-        for k, A in enumerate(arrays):
-            same_kind(A, arrays[0], f"matrices[{k}]", "matrices[0]")
-            _check_matrix(A, f"matrices[{k}]")
-        self._set(_of_one_dtype(arrays))
+        self._set(check_matrices(matrices, "matrices", "(m_k, n_k)"))
 
     def _set(self, factors: list[Array]) -> None:
         self.factors = factors
@@ -232,13 +227,13 @@ class ModewiseOperator(MeasurementOperator):
         if final is not None:
             final = as_float(final, "final")
             same_kind(final, first.prototype, "final", "matrices[0]")
-            _check_matrix(final, "final")
+            check_matrix(final, "final")
             if final.shape[1] != first.m:
                 raise ValueError(
                     f"final must have {first.m} columns, one for each entry of what the matrices "
                     f"give, {first.sizes}, got shape {tuple(final.shape)}. Transpose it?"
                 )
-            *factors, final = _of_one_dtype([*first.factors, final])
+            *factors, final = of_one_dtype([*first.factors, final])
             first = object.__new__(KroneckerOperator)
             first._set(factors)
         self._set(first, final)
@@ -323,19 +318,6 @@ def _lengthened(x: Array, axis: int, count: int) -> Array:
     xp = namespace(x)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
     return xp.concat([x, like(xp.zeros(shape, dtype=x.dtype), x)], axis=axis)
-
-
-def _of_one_dtype(arrays: list[Array]) -> list[Array]:
-    xp = namespace(*arrays)
-    dtype = xp.result_type(*arrays)
-    return [xp.astype(A, dtype) if A.dtype != dtype else A for A in arrays]
-
-
-def _check_matrix(A: Array, name: str) -> None:
-    if A.ndim != 2 or not size(A.shape):
-        raise ValueError(f"{name} must be a matrix with entries, got shape {tuple(A.shape)}.")
-    if not all_finite(A):
-        raise ValueError(f"{name} has NaN or infinite entries.")
 
 
 def _groups(columns: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

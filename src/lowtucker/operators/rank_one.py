@@ -11,17 +11,13 @@ from lowtucker._arrays import (
     Array,
     Rows,
     adjoint,
-    all_finite,
-    as_float,
     conj,
     like,
     namespace,
     real_dtype,
-    same_kind,
-    size,
     to_numpy,
 )
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import check_matrices, refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum
 from lowtucker.tensor.tucker import TuckerTensor
@@ -43,24 +39,14 @@ class RankOneOperator(FactoredOperator):
     alike = False  # products of vectors have heavy tails
 
     def __init__(self, factors: Sequence[Any]) -> None:
-        if not isinstance(factors, Sequence) or not factors:
-            raise TypeError(
-                "factors must be a list of matrices (m, n_k), one for each mode, got "
-                f"{type(factors).__name__}."
-            )
-        arrays = [as_float(F, f"factors[{k}]") for k, F in enumerate(factors)]
+        arrays = check_matrices(factors, "factors", "(m, n_k)")
         for k, F in enumerate(arrays):
-            same_kind(F, arrays[0], f"factors[{k}]", "factors[0]")
-            if F.ndim != 2 or F.shape[0] != arrays[0].shape[0] or not size(F.shape):
+            if F.shape[0] != arrays[0].shape[0]:
                 raise ValueError(
                     f"factors[{k}] must be a matrix with a row for each measurement, "
                     f"({arrays[0].shape[0]}, n_{k}), got shape {tuple(F.shape)}. Transpose it?"
                 )
-            if not all_finite(F):
-                raise ValueError(f"factors[{k}] has NaN or infinite entries.")
-        xp = namespace(*arrays)
-        dtype = xp.result_type(*arrays)
-        self._set([xp.astype(F, dtype) if F.dtype != dtype else F for F in arrays])
+        self._set(arrays)
 
     def _set(self, factors: list[Array]) -> None:
         self.factors = factors
