@@ -119,6 +119,9 @@ def solve(
     The residual is measured at every epoch's end: one more reading of the rows, not counted in
     ``passes`` and ``seconds``, unless the solver has it at hand (TIHT, RGN, RCG).
 
+    Where rows cannot be read in the middle of a run (:func:`lowtucker.stored`), the ``OSError`` has
+    a ``result``: what was found until then.
+
     Examples
     --------
     >>> import lowtucker as lt
@@ -162,6 +165,12 @@ def solve(
         if not run.history.rows:
             raise
         run.interrupt()
+    except OSError as error:  # rows that could not be read
+        if run.history.rows > 1:
+            run.interrupt()
+            error.result = run.result()  # type: ignore[attr-defined]
+            error.add_note("What was found until then is the error's result: start=error.result.")
+        raise
     return run.result()
 
 

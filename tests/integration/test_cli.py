@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 
+import h5py
 import numpy as np
 import pytest
 import scipy.io
@@ -174,6 +175,35 @@ def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder):
     assert process.returncode == 130
     assert b"INTERRUPTED" in out
     assert lt.load(folder / "X.npz").status is lt.Status.INTERRUPTED
+
+
+def test_rows_that_cannot_be_read_any_more_lose_nothing(folder, monkeypatch):
+    """HDF5 rows are read when they are needed; the disk fails after some epochs."""
+    with h5py.File("A.h5", "w") as file:
+        file["rows"] = np.load("A.npy")
+    reads = []
+
+    def failing(self, start, stop, out):
+        reads.append(start)
+        if len(reads) > 9:
+            raise OSError(5, "Input/output error")
+        out[...] = np.load("A.npy")[start:stop]
+
+    monkeypatch.setattr(lt.StoredOperator, "_read_source", failing)
+    call = ["recover", "A.h5", *CALL[2:], "--solver", "tiht"]
+    for name in ("X-until-then.npz", "X-until-then1.npz"):  # nothing is replaced
+        reads.clear()
+        done = run(*call, "-o", "X.npz")
+        assert done.exit_code == 2
+        assert "A.h5, /rows, rows 0 to 159, could not be read" in done.stderr
+        assert f"go on with --start {name}" in done.stderr
+        found = lt.load(name)
+        assert found.status is lt.Status.INTERRUPTED
+        assert found.epochs > 1
+    monkeypatch.undo()
+    os.chdir(folder)
+    done = run(*call, "-o", "X.npz", "--start", "X-until-then.npz")
+    assert done.exit_code == 0, done.output
 
 
 def test_help_has_examples():

@@ -280,9 +280,19 @@ def test_a_read_error_in_the_middle_of_a_run_says_which_rows(tmp_path, small_blo
         calls.append(progress)
         source.broken = True
 
-    with pytest.raises(OSError, match=r"/mnt/lost/A.npy, row.*could not be read.*Input/output"):
+    message = r"/mnt/lost/A.npy, row.*could not be read.*Input/output"
+    with pytest.raises(OSError, match=message) as caught:
         lt.recover(A, y, RANK, tol=1e-14, solver="rgn", callbacks=[spoil])
     assert calls
+    found = caught.value.result  # nothing is lost
+    assert found.status is lt.Status.INTERRUPTED
+    assert found.epochs == 1
+    assert "error.result" in caught.value.__notes__[0]
+    source.broken = False
+    whole = lt.recover(A, y, RANK, tol=1e-12, solver="rgn")
+    again = lt.recover(A, y, RANK, tol=1e-12, solver="rgn", start=found)
+    assert again.success
+    assert again.epochs == whole.epochs - 1
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

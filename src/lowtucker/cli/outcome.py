@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -12,7 +14,7 @@ import click
 
 from lowtucker.cli.common import FILE, INTERRUPTED, NOT_RECOVERED, IntTuple, Rank, console
 
-__all__ = ["check_fits", "check_output", "finish", "rank_options", "run_options", "sought"]
+__all__ = ["check_fits", "check_output", "finish", "kept", "rank_options", "run_options", "sought"]
 
 OUTPUTS = (".npz", ".npy", ".mat")
 Command = Callable[..., Any]
@@ -92,6 +94,23 @@ def check_fits(output: Path, shape: Sequence[int]) -> None:
             f"{output} would hold all {math.prod(shape)} entries, more than fit into memory. Try "
             f"-o {output.stem}.npz, which holds the factors."
         )
+
+
+@contextmanager
+def kept(output: Path) -> Iterator[None]:
+    """Write what was found until rows could not be read, and say so."""
+    try:
+        yield
+    except OSError as error:
+        result = getattr(error, "result", None)
+        if result is None:
+            raise
+        names = (output.with_name(f"{output.stem}-until-then{k or ''}.npz") for k in count())
+        path = next(path for path in names if not path.exists())
+        result.save(path)
+        raise OSError(
+            f"{error} What was found until then is in {path}: go on with --start {path}."
+        ) from error
 
 
 def finish(

@@ -12,6 +12,7 @@ from lowtucker.cli.outcome import (
     check_fits,
     check_output,
     finish,
+    kept,
     rank_options,
     run_options,
     sought,
@@ -73,22 +74,23 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
     check_output(output, plot, overwrite)
     A = lt.io.load_operator(a, shape, name=name_a, order=order)
     check_fits(output, A.shape)
-    result = lt.recover(
-        A,
-        _vector(y, name_y),
-        sought(rank, max_rank),
-        solver=as_solver(solver, step, block_size),
-        tol=tol,
-        max_epochs=max_epochs,
-        max_seconds=max_seconds,
-        noise_std=noise_std,
-        loss=loss,
-        weights=None if weights is None else _vector(weights, None),
-        start=None if start is None else _start(start),
-        X_true=None if truth is None else lt.io.load_array(truth),
-        seed=seed,
-        callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
-    )
+    with kept(output):
+        result = lt.recover(
+            A,
+            _vector(y, name_y),
+            sought(rank, max_rank),
+            solver=as_solver(solver, step, block_size),
+            tol=tol,
+            max_epochs=max_epochs,
+            max_seconds=max_seconds,
+            noise_std=noise_std,
+            loss=loss,
+            weights=None if weights is None else _vector(weights, None),
+            start=None if start is None else _start(start),
+            X_true=None if truth is None else lt.io.load_array(truth),
+            seed=seed,
+            callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
+        )
     also = [] if plot is None else [plot]
     finish(result, output, plot, overwrite=overwrite, quiet=quiet, written=also)
 
