@@ -196,7 +196,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     if not problem.A.designs:
         return [RCG(), RGN(starts=starts)]
     if isinstance(problem.A, EntriesOperator) and dof > LARGE:
-        return [ALS(), RGN(starts=starts)]
+        return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
     small = problem.A.restricts and dof <= LARGE  # dof^2 numbers for a block

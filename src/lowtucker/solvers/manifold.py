@@ -231,7 +231,7 @@ def bootstrap_start(
 
     w are the problem's weights for start 0; further starts multiply them by i.i.d. Exp(1)
     numbers: as if the measurements had been drawn again. The scale is that which fits the
-    measurements of the first rows to y best.
+    measurements of the first rows to y best; of all rows, where these are not alike.
     """
     y_plain = problem.y
     y = y_plain if problem.weights is None else problem.weights * y_plain
@@ -244,8 +244,8 @@ def bootstrap_start(
         return X, 1.0, 1.0
     # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
     X = X * (float(problem.y_norm) / size) ** 2
-    few = min(problem.m, ROWS)
-    one_block = problem.A.restricts
+    few = min(problem.m, ROWS) if problem.A.alike else problem.m
+    one_block = problem.A.restricts and few < problem.m
     A = problem.A.restrict(slice(0, few)) if one_block else problem.A
     measured, y = A.forward(X)[:few], y_plain[:few]
     w = 1.0 if problem.weights is None else problem.weights[:few]
