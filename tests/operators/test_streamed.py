@@ -314,6 +314,13 @@ def test_nan_in_a_row_is_named_when_it_is_met(bad, tmp_path, small_blocks):
             action()
 
 
+def test_a_map_of_a_column_major_file_is_used_as_it_is(tmp_path):
+    np.save(tmp_path / "A.npy", np.asfortranarray(matrix()))
+    A = lt.as_operator(np.load(tmp_path / "A.npy", mmap_mode="r"), SHAPE)
+    assert isinstance(A, lt.DenseOperator)
+    np.testing.assert_allclose(A.forward(np.ones(SHAPE)), matrix().sum(axis=1))
+
+
 def test_files_are_loaded_or_left_where_they_are(tmp_path, monkeypatch):
     np.save(tmp_path / "A.npy", matrix())
     with h5py.File(tmp_path / "A.h5", "w") as file:

@@ -19,9 +19,13 @@ NumPyArray = np.ndarray[Any, Any]
 
 
 def is_stored(A: Any) -> bool:
-    """Whether A is an array in a file: memory-mapped, of HDF5 or of Zarr."""
-    root = type(A).__module__.partition(".")[0]
-    return isinstance(A, np.memmap) or (root in ("h5py", "zarr") and hasattr(A, "dtype"))
+    """Whether A is an array of rows in a file: memory-mapped, of HDF5 or of Zarr.
+
+    A map of a column-major file is none: products read it column by column, as it is.
+    """
+    if isinstance(A, np.memmap):
+        return bool(A.flags.c_contiguous)
+    return type(A).__module__.partition(".")[0] in ("h5py", "zarr") and hasattr(A, "dtype")
 
 
 class StoredOperator(StreamedOperator):
