@@ -228,9 +228,9 @@ def stack(operators: Sequence[MeasurementOperator]) -> MeasurementOperator:
     >>> import numpy as np, lowtucker as lt
     >>> X_true = lt.random_tucker((15, 15, 15), (2, 2, 2), seed=0)
     >>> known = np.random.default_rng(0).integers(0, 15, (150, 3))
-    >>> A = lt.stack([lt.entries((15, 15, 15), known), lt.gaussian((15, 15, 15), m=100, seed=1)])
+    >>> A = lt.stack([lt.entries((15, 15, 15), known), lt.gaussian((15, 15, 15), m=200, seed=1)])
     >>> A
-    StackedOperator: 250 measurements of tensors of shape (15, 15, 15) (0.074 per entry)
+    StackedOperator: 350 measurements of tensors of shape (15, 15, 15) (0.1 per entry)
     >>> result = lt.recover(A, A.forward(X_true), rank=(2, 2, 2))
     >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
     (True, True)
