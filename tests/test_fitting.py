@@ -10,7 +10,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker import fitting
-from lowtucker.fitting import Fit, _clipped, _huber_weights, _joined, _spread
+from lowtucker.fitting import Fit, _clipped, _huber_weights, _spread, joined
 
 SHAPE, RANK, M_ROWS = (8, 7, 6), (2, 2, 2), 240
 COLUMNS = ["epoch", "passes", "seconds", "phase", "residual", "cost"]
@@ -572,11 +572,11 @@ def test_joined_histories_go_on():
     problem = lt.Problem(A, y)
     one = lt.solve(problem, lt.RGN(), RANK, stop=lt.MaxEpochs(4), X_true=X)
     two = lt.solve(problem, lt.RCG(), RANK, stop=lt.MaxEpochs(2), X_true=X)
-    assert _joined(None, one, "") is one
-    named = _joined(None, one, "first")
+    assert joined(None, one, "") is one
+    named = joined(None, one, "first")
     assert set(named.history.phase.tolist()) == {"first RGN"}
     np.testing.assert_array_equal(named.history.residual, one.history.residual)
-    both = _joined(named, two, "second")
+    both = joined(named, two, "second")
     assert both.history.rows == 5 + 3
     assert both.history.phase.tolist() == ["first RGN"] * 5 + ["second RCG"] * 3
     np.testing.assert_array_equal(both.history.epoch, [0, 1, 2, 3, 4, 4, 5, 6])

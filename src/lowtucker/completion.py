@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import as_float, as_number, is_array, kind, size
+from lowtucker._arrays import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.fitting import Fit, Loss
+from lowtucker.fitting import Fit, Loss, joined
 from lowtucker.monitoring import Callback
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch
 from lowtucker.recover import fitted, warn_of_blind_spots
 from lowtucker.result import Result
+from lowtucker.status import Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["complete"]
@@ -97,6 +98,8 @@ def complete(
     share = as_number(held_out, "held_out", 0.0)
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
+    if loss not in get_args(Loss):
+        raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, got {loss!r}.")
     problem = Problem(A, y)
     warn_of_blind_spots(problem)
     solver = solver.lower() if isinstance(solver, str) else solver
@@ -105,14 +108,20 @@ def complete(
     if not held.any():
         return fitted(problem, rank, fit)
     first = fitted(problem.block(np.flatnonzero(~held)), rank, fit)
-    missed = y[held] - first.X.entries(A.indices[held])
-    error = float(np.linalg.norm(missed) / (np.linalg.norm(y[held]) or 1.0))
+    unseen = problem.block(np.flatnonzero(held))
+    missed, whole = (fit.losses(unseen, r).sum() for r in (unseen.residual(first.X), unseen.y))
+    error = float(np.sqrt(missed / (whole or 1.0)))
+    if first.status is Status.INTERRUPTED:
+        return replace(first, held_out=error)
     if first.success:
         result = fitted(problem, first.rank, fit, start=first.X, before=first)
         found = [note for note in first.notes if note.startswith("Rank")]
         result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
     else:
-        result = fitted(problem, rank, fit)
+        left = None if max_seconds is None else max(1e-9, max_seconds - first.seconds)
+        known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
+        again = fitted(problem, known, replace(fit, max_seconds=left))
+        result = joined(first, again, "all samples")
     return replace(result, held_out=error)
 
 
@@ -133,10 +142,16 @@ def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, Nu
                 f"values must have one entry for each of the {A.m} rows of indices, got shape "
                 f"{y.shape}."
             )
+        unknown = np.flatnonzero(~np.isfinite(y))
+        if len(unknown):
+            raise ValueError(
+                f"values[{unknown[0]}] is masked, NaN or infinite. Leave out what is not known, "
+                "and its row of indices: keep = numpy.isfinite(values)."
+            )
         return A, y
     if y.ndim < 1 or not size(y.shape):
         raise ValueError(f"values must be a tensor with entries, got shape {y.shape}.")
-    if shape is not None and tuple(shape) != y.shape:
+    if shape is not None and as_shape(shape) != y.shape:
         raise ValueError(
             f"values has the shape {y.shape}, not shape={tuple(shape)}. Leave shape out, or give "
             "the indices of the samples."

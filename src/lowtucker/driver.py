@@ -272,7 +272,10 @@ class Run:
         self.passes += self.state.passes
         if self.stacked:
             self.problem = self.whole.select(self.active.tolist())
-        self.solver = bind(self.problem, self.phases[self.phase], self.rank, warn=False)
+        rank = self.rank
+        if not self.stacked and rank is not None:  # of what is not attainable the first has warned
+            rank = attainable_rank(check_rank(rank, self.problem.shape, warn=False))
+        self.solver = bind(self.problem, self.phases[self.phase], rank, warn=False)
         best = [self._best(k) for k in self.active.tolist()]
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = _joined(tensors) if self.stacked else tensors[0]

@@ -23,7 +23,7 @@ from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Fit", "Loss"]
+__all__ = ["Fit", "Loss", "joined"]
 
 Loss = Literal["squared", "huber"]
 
@@ -95,7 +95,7 @@ class Fit:
         again = RGN() if solver == "auto" or isinstance(solver, list | tuple) else solver
         for k in range(1, ROUNDS + 1):
             X = getattr(start, "X", start)  # a state knows the residuals of other weights
-            weights = _huber_weights(problem, X)
+            weights = _huber_weights(problem, X, self.tol)
             fresh = Problem(problem.A, problem.y, weights)
             done = 0 if before is None else before.epochs - first
             name = f"{label} huber {k}".strip()
@@ -127,7 +127,7 @@ class Fit:
             seed=self.seed,
             callbacks=self.callbacks,
         )
-        return _joined(before, result, label)
+        return joined(before, result, label)
 
     def losses(self, problem: Problem, residual: Array) -> np.ndarray[Any, Any]:
         """Squares of the residuals that count, in units of ||y||; clipped at 3 sigma by Huber."""
@@ -155,7 +155,7 @@ class Fit:
         return rule | MaxSeconds(left)
 
 
-def _joined(before: Result | None, after: Result, label: str) -> Result:
+def joined(before: Result | None, after: Result, label: str) -> Result:
     """Result of a fit, with the history of what was done before it."""
     rows = dict(after.history)
     if label:
@@ -202,12 +202,13 @@ def _spread(problem: Problem, residual: Array) -> float:
     return MAD * float(np.median(size)) if size.size else 0.0
 
 
-def _huber_weights(problem: Problem, X: TuckerTensor) -> Array:
+def _huber_weights(problem: Problem, X: TuckerTensor, tol: float = 0.0) -> Array:
     """Weights of the next fit, times those that were given."""
     residual = problem.residual(X)
     size = np.abs(to_numpy(residual))
-    # a fit to rounding has no spread: what is larger than rounding is then an outlier
-    sigma = max(_spread(problem, residual), 10 * eps(problem.y) * _spread(problem, problem.y))
+    # a fit to the tolerance has no spread: what is larger than that is then an outlier
+    least = max(tol, 10 * eps(problem.y)) * _spread(problem, problem.y)
+    sigma = max(_spread(problem, residual), least)
     weights = np.ones_like(size)
     if sigma:
         weights = np.minimum(1.0, KINK * sigma / np.maximum(size, np.finfo(size.dtype).tiny))

@@ -68,6 +68,8 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     others = [path for path in (plot, predict[1] if predict else None) if path is not None]
     check_output(output, plot, overwrite, also=[predict[1]] if predict else [])
     if samples.suffix.lower() in lt.io.TABLES:
+        if name is not None:
+            raise ValueError("--name belongs to .npz and .mat files: a table has one array.")
         if shape is None:
             raise ValueError("--shape is needed to complete a tensor from a table of its entries.")
         indices, values = lt.io.load_samples(samples, len(shape))
@@ -93,6 +95,17 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         seed=seed,
         callbacks=() if quiet else (lt.ProgressBar("complete", console(stderr=True)),),
     )
-    if predict and cells is not None:
-        lt.io.save_samples(predict[1], cells, result.X.entries(cells), overwrite=overwrite)
-    finish(result, output, plot, overwrite=overwrite, quiet=quiet, written=others)
+
+    def write_predictions() -> None:
+        if predict and cells is not None:
+            lt.io.save_samples(predict[1], cells, result.X.entries(cells), overwrite=overwrite)
+
+    finish(
+        result,
+        output,
+        plot,
+        overwrite=overwrite,
+        quiet=quiet,
+        written=others,
+        then=write_predictions,
+    )

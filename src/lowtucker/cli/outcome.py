@@ -74,7 +74,12 @@ def check_output(
     for path in (output, *also):
         if path.exists() and not overwrite:
             raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
-    for path in (output, *also, *([] if plot is None else [plot])):
+    paths = [output, *also, *([] if plot is None else [plot])]
+    if len({path.absolute() for path in paths}) < len(paths):
+        raise ValueError(f"{', '.join(map(str, paths))} must be different files.")
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"output {path} is a folder. Give the name of a file.")
         if not path.absolute().parent.is_dir():
             raise ValueError(f"{path.parent} is not a folder: {path} could not be written there.")
     if plot is not None:
@@ -121,11 +126,13 @@ def finish(
     overwrite: bool,
     quiet: bool,
     written: Sequence[Path],
+    then: Callable[[], None] = lambda: None,
 ) -> NoReturn:
     """Write the files, print what was found, and exit with its code."""
     import lowtucker as lt
 
     _write(result, output, overwrite)
+    then()
     if plot is not None:
         result.plot().savefig(plot)
     if not quiet:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,11 @@ def save_samples(
     if path.exists() and not overwrite:
         raise FileExistsError(f"{path} exists; pass overwrite=True or give another path")
     index, value = np.asarray(indices), np.asarray(values)
+    if value.dtype.kind not in "iuf" or value.ndim != 1:
+        raise TypeError(
+            f"values must be a vector of real numbers to be written as a table, got dtype "
+            f"{value.dtype} and shape {value.shape}. Try result.save(path)."
+        )
     names = [f"i{k + 1}" for k in range(index.shape[1])] + ["value"]
     with replacing(path) as file:
         file.write((",".join(names) + "\n").encode())
@@ -81,19 +87,34 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
         raise FileNotFoundError(f"{path} does not exist; check the path")
     with open(path, "rb") as file:
         head = file.read(1024)
-    if not re.match(rb"[\t\n\r -~]+\Z", head) or head.lstrip()[:1] == b"<":
+    if not _is_text(head) or head.lstrip()[:1] == b"<":
         raise FileFormatError(
             f"{path} is {looks_like(head)}; expected text with the columns {wanted}"
         )
     require_memory(path, 8 * file_size(path), None)  # at least two characters a number
-    lines = head.decode().splitlines()
-    first = next((line for line in lines if line.strip() and not line.startswith("#")), "")
-    delimiter = next((mark for mark in ",;\t" if mark in first), None)
-    skipped = lines.index(first) + 1 if first and not _is_numbers(first, delimiter) else 0
     try:
-        table = np.loadtxt(
-            path, delimiter=delimiter, skiprows=skipped, ndmin=2, comments="#", encoding="utf-8"
-        )
+        with open(path, encoding="utf-8-sig") as file:
+            skipped, first = next(
+                (
+                    (k, text)
+                    for k, line in enumerate(file)
+                    if (text := line.partition("#")[0].strip())
+                ),
+                (0, ""),
+            )
+        if not first:
+            raise FileFormatError(
+                f"{path} has no lines with numbers; expected the columns {wanted}"
+            )
+        delimiter = next((mark for mark in ",;\t" if mark in first), None)
+        skipped = skipped + 1 if _is_names(first, delimiter) else 0
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", UserWarning)  # of a table without lines
+            table = np.loadtxt(
+                path, delimiter=delimiter, skiprows=skipped, ndmin=2, encoding="utf-8-sig"
+            )
+    except FileFormatError:
+        raise
     except (ValueError, UnicodeDecodeError) as error:
         reason = str(error).replace("; use `usecols` to select a subset and avoid this error", "")
         raise FileFormatError(
@@ -110,12 +131,20 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
     return table
 
 
-def _is_numbers(line: str, delimiter: str | None) -> bool:
+def _is_text(head: bytes) -> bool:
+    """Whether bytes are the beginning of text in UTF-8."""
     try:
-        [float(part) for part in line.split(delimiter)]
-    except ValueError:
-        return False
-    return True
+        text = head.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # not a character that is cut off
+            return False
+        text = head[: error.start].decode("utf-8-sig")
+    return bool(head) and not re.search(r"[^\t\n\r\x20-\x7e\x80-\U0010ffff]", text)
+
+
+def _is_names(line: str, delimiter: str | None) -> bool:
+    """Whether none of the parts begins like a number."""
+    return not any(re.match(r"[-+.]?\d", part.strip(" \t\"'")) for part in line.split(delimiter))
 
 
 def _as_indices(path: Path, table: NumPyArray) -> NumPyArray:

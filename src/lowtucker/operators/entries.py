@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -84,6 +85,8 @@ class EntriesOperator(FactoredOperator):
         """Slices with fewer samples than their row of the factor has numbers."""
         index = self.indices if measured is None else self.indices[measured]
         found = []
+        if self._repeats:
+            index = np.unique(index, axis=0)
         for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
             counts = np.bincount(index[:, k], minlength=n)
             for least, what in ((1, "no samples"), (r, f"fewer than {r} samples")):
@@ -95,13 +98,16 @@ class EntriesOperator(FactoredOperator):
                     break
         return tuple(found)
 
+    @cached_property
+    def _repeats(self) -> int:
+        """Samples beyond the first of their entry."""
+        if size(self.shape) < 2**62:
+            return self.m - len(np.unique(self._flat))
+        return self.m - len(np.unique(self.indices, axis=0))
+
     def _remarks(self) -> tuple[str, ...]:
         """Say how many entries were sampled more than once."""
-        if size(self.shape) < 2**62:
-            different = len(np.unique(self._flat))
-        else:
-            different = len(np.unique(self.indices, axis=0))
-        again = self.m - different
+        again = self._repeats
         if not again:
             return ()
         return (f"{again} of the {self.m} samples are of entries that others are of too: their "
@@ -118,6 +124,7 @@ class EntriesOperator(FactoredOperator):
         import scipy.sparse
 
         given = to_numpy(v)
+        given = given.astype(given.dtype.newbyteorder("="), copy=False)  # SciPy takes no other
         factors = []
         for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
             others = [j for j in range(len(self.shape)) if j != k]
@@ -145,6 +152,8 @@ def _leading(B: Any, r: int) -> NumPyArray:
         return np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy()
     from scipy.sparse.linalg import LinearOperator, eigsh
 
+    if not B.count_nonzero():  # ARPACK refuses it
+        return np.eye(n, r, dtype=B.dtype)
     back = B.conj().T.tocsr()
     diagonal = np.asarray((abs(B) ** 2).sum(axis=1)).reshape(n)
 

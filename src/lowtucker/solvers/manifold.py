@@ -291,7 +291,7 @@ def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
     seen = model.design.matvec(g)
     length = dot(g, g) ** 0.5
     unit = float(problem.weighted_norm(seen)) / length
-    for accuracy in (1e-4, 10 * eps(core) ** 0.5):
+    for accuracy in (1e-4, 10 * eps(core) ** 0.5, eps(core) ** 0.65):
         missed = model._replace(residual=seen).step(0.0, accuracy).xi - g
         size = dot(missed, missed) ** 0.5
         if size < 0.01 * length / model.T.dof**0.5:  # the part of g along one direction is larger

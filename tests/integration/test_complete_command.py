@@ -1,0 +1,326 @@
+"""The command ``lowtucker complete``, as a script would use it."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import scipy.io
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker.cli import main
+from lowtucker.io import guards
+
+SHAPE, RANK = (9, 8, 7), (2, 2, 2)
+X = lt.random_tucker(SHAPE, RANK, seed=0).full()
+HOLES = np.random.default_rng(0).random(SHAPE) < 0.5
+KNOWN = np.argwhere(~HOLES)
+CELLS = np.array([[0, 0, 0], [8, 7, 6], [4, 0, 3]])
+TABLE = ["complete", "samples.csv", "--shape", "9,8,7", "--rank", "2,2,2"]
+ARRAY = ["complete", "holes.npy", "--rank", "2,2,2"]
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lt.io.save_samples("samples.csv", KNOWN, X[~HOLES])
+    np.savetxt("cells.csv", CELLS, fmt="%d", delimiter=",", header="i,j,k", comments="")
+    np.save("holes.npy", np.where(HOLES, np.nan, X))
+    return tmp_path
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+def close(found):
+    np.testing.assert_allclose(found, X, rtol=0, atol=1e-5 * abs(X).max())
+
+
+def test_a_table(folder):
+    done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "--plot", "run.png")
+    assert done.exit_code == 0, done.output
+    result = lt.load("X.npz")
+    close(result.X.full())
+    assert result.m == len(KNOWN)
+    assert "Result: recovered" in done.stdout
+    assert f"held out  {result.held_out:.1e}, the error on samples not fitted" in done.stdout
+    assert "written   X.npz, run.png, out.csv" in done.stdout
+    assert (folder / "run.png").stat().st_size > 1000
+    indices, values = lt.io.load_samples("out.csv", 3)
+    np.testing.assert_array_equal(indices, CELLS)
+    np.testing.assert_array_equal(values, result.X.entries(CELLS))  # to the bit
+    np.testing.assert_allclose(values, X[tuple(CELLS.T)], atol=1e-5 * abs(X).max())
+
+
+@pytest.mark.parametrize(("name", "mark"), [("s.TSV", "\t"), ("s.txt", " "), ("s.csv", ";")])
+def test_other_tables(folder, name, mark):
+    rows = np.column_stack([KNOWN, X[~HOLES]])
+    np.savetxt(name, rows, delimiter=mark, fmt=["%d"] * 3 + ["%.17g"], newline="\r\n")
+    assert run("complete", name, *TABLE[2:], "-o", "X.npy", "-q").exit_code == 0
+    close(np.load("X.npy"))
+
+
+def test_arrays_with_holes(folder):
+    holes = np.load("holes.npy")
+    np.savez("several.npz", other=np.ones(3), mine=holes)
+    np.savez("one.npz", mine=holes)
+    scipy.io.savemat("both.mat", {"mine": holes, "other": 1.0})
+    for file, *options in (
+        ["holes.npy"],
+        ["holes.npy", "--shape", "9,8,7"],
+        ["one.npz"],
+        ["several.npz", "--name", "mine"],
+        ["both.mat", "--name", "mine"],
+    ):
+        output = f"{len(list(folder.iterdir()))}.npy"
+        done = run("complete", file, "--rank", "2,2,2", "-o", output, "-q", *options)
+        assert (done.exit_code, done.output) == (0, ""), file
+        close(np.load(output))
+
+
+def test_the_full_tensor_for_matlab(folder):
+    assert run(*ARRAY, "-o", "X.mat", "-q").exit_code == 0
+    close(scipy.io.loadmat("X.mat")["X"])
+
+
+def test_the_rank_is_sought(folder):
+    done = run(*ARRAY[:-1], "auto", "--max-rank", "3,3,3", "-o", "X.npz")
+    assert done.exit_code == 0, done.output
+    assert "Rank (2, 2, 2) was found" in " ".join(done.stdout.split())
+    assert lt.load("X.npz").rank == RANK
+
+
+def test_nothing_is_held_out(folder):
+    done = run(*TABLE, "-o", "X.npz", "--held-out", "0")
+    assert done.exit_code == 0
+    assert "held out" not in done.stdout
+    assert lt.load("X.npz").held_out is None
+
+
+def test_options_arrive(folder):
+    """Each of them, by what the library does with it."""
+    values = X[~HOLES] + 0.05 * np.std(X) * np.random.default_rng(1).standard_normal(len(KNOWN))
+    values[[3, 77]] = 100
+    lt.io.save_samples("noisy.csv", KNOWN, values)
+    call = ["complete", "noisy.csv", *TABLE[2:]]
+    options = {
+        "held_out": 0.3, "solver": "rgn", "tol": 1e-4, "max_epochs": 30, "max_seconds": 100.0,
+        "noise_std": 0.06 * float(np.std(X)), "loss": "huber", "seed": 5,
+    }  # fmt: skip
+    words = [w for k, v in options.items() for w in ("--" + k.replace("_", "-"), v)]
+    done = run(*call, "-o", "X.npz", *words)
+    expected = lt.complete(values, RANK, indices=KNOWN, shape=SHAPE, **options)
+    result = lt.load("X.npz")
+    assert done.exit_code == (0 if expected.success else 3)
+    np.testing.assert_array_equal(result.X.full(), expected.X.full())
+    assert result.held_out == expected.held_out
+    assert result.solver == expected.solver == "RGN()"
+    np.testing.assert_array_equal(result.weights, expected.weights)
+    for name, other in (("held_out", 0.2), ("seed", 6), ("loss", "squared")):
+        changed = lt.complete(values, RANK, indices=KNOWN, shape=SHAPE, **{**options, name: other})
+        assert changed.held_out != expected.held_out
+
+
+def test_quiet_prints_nothing(folder):
+    done = run(*TABLE, "-o", "X.npz", "-q", "--predict", "cells.csv", "out.csv")
+    assert (done.exit_code, done.output) == (0, "")
+    assert (folder / "out.csv").exists()
+
+
+def test_what_was_not_recovered_is_written_and_exits_with_3(folder):
+    done = run(*TABLE[:-1], "1,1,1", "-o", "X.npz", "--predict", "cells.csv", "out.csv")
+    assert done.exit_code == 3
+    assert "not recovered" in done.stdout
+    assert "RANK_TOO_SMALL" in done.stdout
+    assert lt.load("X.npz").status is lt.Status.RANK_TOO_SMALL
+    assert len(lt.io.load_samples("out.csv")[1]) == len(CELLS)
+
+
+def test_slices_without_samples_are_one_line(folder):
+    keep = KNOWN[:, 1] != 3
+    lt.io.save_samples("fewer.csv", KNOWN[keep], X[~HOLES][keep])
+    done = run("complete", "fewer.csv", *TABLE[2:], "-o", "X.npz", "-q")
+    assert done.exit_code == 3
+    assert done.stderr.count("Mode 1 has no samples of slice 3") == 1
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.startswith("UnderdeterminedWarning: ")
+
+
+def test_overwrite(folder):
+    options = ["-o", "X.npz", "--predict", "cells.csv", "out.csv", "-q"]
+    for name in ("X.npz", "out.csv"):
+        (folder / name).write_text("mine")
+        done = run(*TABLE, *options)
+        assert done.exit_code == 2
+        assert f"output {name} exists. Give another name, or --overwrite." in done.stderr
+        assert (folder / name).read_text() == "mine"
+        done = run(*TABLE, *options, "--overwrite")
+        assert done.exit_code == 0, done.output
+        close(lt.load("X.npz").X.full())
+        assert len(lt.io.load_samples("out.csv")[1]) == len(CELLS)
+        for made in ("X.npz", "out.csv"):
+            (folder / made).unlink()
+    assert run(*ARRAY, "-o", "holes.npy", "-q", "--overwrite").exit_code == 0  # in its place
+    close(np.load("holes.npy"))
+
+
+BAD = [
+    ([*TABLE[:2], *TABLE[4:], "-o", "x.npz"], "--shape is needed to complete a tensor from a"),
+    (["complete", "none.csv", *TABLE[2:], "-o", "x.npz"], "none.csv does not exist"),
+    (["complete", "none.npy", *ARRAY[2:], "-o", "x.npz"], "none.npy does not exist"),
+    (["complete", "holes.dat", *ARRAY[2:], "-o", "x.npz"], "has the suffix '.dat'"),
+    (["complete", "page.csv", *TABLE[2:], "-o", "x.npz"], "is an HTML page"),
+    (["complete", "page.npy", *ARRAY[2:], "-o", "x.npz"], "is an HTML page"),
+    (["complete", "two.npz", *ARRAY[2:], "-o", "x.npz"], "give the name of one of: a (9, 8, 7), b"),
+    (["complete", "nan.npy", *ARRAY[2:], "-o", "x.npz"], "nothing but NaN"),
+    (["complete", "inf.npy", *ARRAY[2:], "-o", "x.npz"], "infinite at (0, 0, 0)"),
+    (["complete", "number.npy", *ARRAY[2:], "-o", "x.npz"], "values must be a tensor with entries"),
+    ([*TABLE[:3], "9,8", *TABLE[4:], "-o", "x.npz"], "has 4 columns; expected 3"),
+    ([*TABLE[:3], "9,8,6", *TABLE[4:], "-o", "x.npz"], "= 6 must be between 0 and 5"),
+    ([*TABLE[:3], "9,8,0", *TABLE[4:], "-o", "x.npz"], "shape must be a tuple of positive"),
+    ([*TABLE[:3], "-9,8,7", *TABLE[4:], "-o", "x.npz"], "shape must be a tuple of positive"),
+    ([*TABLE[:3], "9x8x7", *TABLE[4:], "-o", "x.npz"], "not a list of integers such as 30,30,10"),
+    ([*ARRAY, "--shape", "9,8,6", "-o", "x.npz"], "the shape (9, 8, 7), not shape=(9, 8, 6)"),
+    ([*TABLE[:-2], "-o", "x.npz"], "Missing option '--rank'"),
+    (TABLE, "Missing option '-o'"),
+    ([*TABLE[:-1], "2,2", "-o", "x.npz"], "rank must have one entry a mode"),
+    ([*TABLE[:-1], "2,2,8", "-o", "x.npz"], "rank[2] = 8 must be between 1 and 7"),
+    ([*TABLE, "--max-rank", "3,3,3", "-o", "x.npz"], "--max-rank belongs to --rank auto"),
+    ([*TABLE, "--held-out", "1", "-o", "x.npz"], "1.0 is not in the range 0<=x<1"),
+    ([*TABLE, "--held-out", "-0.1", "-o", "x.npz"], "-0.1 is not in the range 0<=x<1"),
+    ([*TABLE, "--held-out", "nan", "-o", "x.npz"], "held_out must be a finite number"),
+    ([*TABLE, "--solver", "tiht", "-o", "x.npz"], "'tiht' is not one of"),
+    ([*TABLE, "--loss", "cauchy", "-o", "x.npz"], "'cauchy' is not one of"),
+    ([*TABLE, "--seed", "-1", "-o", "x.npz"], "-1 is not in the range x>=0"),
+    ([*TABLE, "-o", "x.csv"], "output must be one of .npz, .npy, .mat, got x.csv. Try -o x.npz"),
+    ([*TABLE, "-o", "none/x.npz"], "none is not a folder"),
+    ([*TABLE, "-o", "x.npz", "--plot", "x.xyz"], "plot must be a picture such as x.png"),
+    ([*TABLE, "-o", "x.npz", "--plot", "none/x.png"], "none is not a folder"),
+    ([*TABLE, "-o", "x.npz", "--predict", "none.csv", "p.csv"], "none.csv does not exist"),
+    ([*TABLE, "-o", "x.npz", "--predict", "cells.csv", "none/p.csv"], "none is not a folder"),
+    ([*TABLE, "-o", "x.npz", "--predict", "cells.csv", "cells.csv"], "output cells.csv exists"),
+    ([*TABLE, "-o", "x.npz", "--predict", "samples.csv", "p.csv"], "has 4 columns; expected 3"),
+    ([*TABLE, "-o", "x.npz", "--predict", "far.csv", "p.csv"], "[0, 1] = 8 must be between 0 and"),
+    ([*ARRAY, "-o", "x.npz", "--predict", "far.csv", "p.csv"], "[0, 1] = 8 must be between 0 and"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: str(v)[-45:])
+def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
+    for name in ("page.csv", "page.npy"):
+        (folder / name).write_text("<html></html>")
+    (folder / "holes.dat").write_bytes((folder / "holes.npy").read_bytes())
+    (folder / "far.csv").write_text("0,8,0\n")
+    np.savez("two.npz", a=X, b=X)
+    np.save("nan.npy", np.full((3, 3, 3), np.nan))
+    np.save("inf.npy", X + np.inf)
+    np.save("number.npy", 3.0)
+    before = {path.name for path in folder.iterdir()}
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+    assert {path.name for path in folder.iterdir()} == before
+
+
+@pytest.mark.parametrize("output", ["x.npy", "x.mat"])
+def test_a_full_tensor_larger_than_the_memory_is_refused_before_the_work(
+    folder, monkeypatch, output
+):
+    monkeypatch.setattr(lt, "complete", None)
+    done = run(*TABLE[:3], "90000,80000,70000", *TABLE[4:], "-o", output)
+    assert done.exit_code == 2
+    assert "more than fit into memory. Try -o x.npz, which holds the factors" in done.stderr
+
+
+def test_what_fits_into_memory(folder, monkeypatch):
+    monkeypatch.setattr(guards, "physical_memory", lambda: 16 * X.size - 1)
+    assert run(*ARRAY, "-o", "x.npy", "-q").exit_code == 2
+    assert run(*ARRAY, "-o", "x.npz", "-q").exit_code == 0  # the factors are small
+    monkeypatch.setattr(guards, "physical_memory", lambda: 16 * X.size)
+    assert run(*ARRAY, "-o", "x.npy", "-q").exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+@pytest.mark.parametrize(
+    "held_out",
+    [
+        "0",
+        pytest.param(
+            "0.1",
+        ),
+    ],
+)
+def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder, held_out):
+    """A real process, a real signal, sent once the progress bar shows that it is at work.
+
+    Noise cannot be fitted: some 50 sweeps of 0.1 s each, or the three seconds.
+    """
+    rng = np.random.default_rng(0)
+    np.save("noise.npy", np.where(rng.random((40, 40, 40)) < 0.5, np.nan, rng.random((40, 40, 40))))
+    command = [sys.executable, "-c", "from lowtucker.cli import main; main()", "complete",
+               "noise.npy", "--rank", "6,6,6", "-o", "X.npz", "--tol", "0", "--solver", "als",
+               "--held-out", held_out, "--max-seconds", "3"]  # fmt: skip
+    environment = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm"}
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
+    )
+    seen = b""
+    while b"residual" not in seen:
+        chunk = process.stderr.read1(4096)
+        assert chunk, seen
+        seen += chunk
+    process.send_signal(signal.SIGINT)
+    out, _ = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert b"INTERRUPTED" in out
+    assert lt.load(folder / "X.npz").status is lt.Status.INTERRUPTED
+
+
+def test_help_has_examples():
+    text = run("complete", "--help").stdout
+    assert "lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz" in text
+    assert "--predict cells.csv predicted.csv" in text
+
+
+# what is lost after the work
+
+
+def test_two_outputs_of_one_name_are_refused(folder, monkeypatch):
+    monkeypatch.setattr(lt, "complete", None)
+    for more in ([], ["--overwrite"]):
+        done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "./X.npz", *more)
+        assert done.exit_code == 2
+        assert "X.npz" in done.stderr
+
+
+@pytest.mark.parametrize("which", ["X.npz", "out.csv"])
+def test_a_folder_is_no_output(folder, monkeypatch, which):
+    (folder / which).mkdir()
+    monkeypatch.setattr(lt, "complete", None)
+    done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "--overwrite")
+    assert done.exit_code == 2
+    assert which in done.stderr
+
+
+def test_the_result_is_kept_where_predictions_cannot_be_written(folder, monkeypatch):
+    def fails(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(lt.io, "save_samples", fails)
+    done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "-q")
+    assert done.exit_code == 2
+    assert "No space left" in done.stderr
+    close(lt.load("X.npz").X.full())
+
+
+def test_a_name_does_not_belong_to_a_table(folder):
+    done = run(*TABLE, "-o", "X.npz", "--name", "mine")
+    assert done.exit_code == 2
+    assert "--name" in done.stderr
