@@ -8,6 +8,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+import threadpoolctl
+
+# Problems are small: threads of BLAS would wait for each other more than they compute
+threadpoolctl.threadpool_limits(1, user_api="blas")
 
 KINDS = ["numpy", "readonly", "strict", "torch", "jax"]
 

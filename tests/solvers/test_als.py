@@ -120,13 +120,11 @@ def test_any_order(shape, rank, m):
     assert lt.metrics.relative_error(result.X, X) < 1e-4
 
 
-def test_more_degrees_of_freedom_than_a_gram_can_have():
-    """Gauss-Newton steps from the same start end in a local minimum (residual above 0.3)."""
-    shape, rank = (200, 250, 300), (12, 4, 3)
+def test_unequal_ranks_and_a_poor_start():
+    shape, rank = (80, 90, 100), (8, 4, 2)
     rng = np.random.default_rng(0)
-    index = np.unique(np.stack([rng.integers(0, n, 50000) for n in shape], axis=1), axis=0)
+    index = np.unique(np.stack([rng.integers(0, n, 11000) for n in shape], axis=1), axis=0)
     X = lt.random_tucker(shape, rank, seed=0)
-    assert lt.degrees_of_freedom(shape, rank) < 5000  # so it is made to
     A, y = lt.entries(shape, index), X.entries(index)
     result = lt.recover(A, y, rank, solver=["als", "rgn"])
     assert result.success
