@@ -198,7 +198,6 @@ def test_a_rank_that_is_larger_than_need_be_is_told_once():
     assert result.notes == (note,)
 
 
-@pytest.mark.xfail(reason="what the first fit said of its rank is kept beside what the second says")
 def test_what_is_said_of_the_rank_is_of_the_last_fit():
     result = from_samples(VALUES + noise(0.05), (3, 3, 3), noise_std=0.05 * np.std(VALUES))
     assert sum("would do" in note for note in result.notes) <= 1

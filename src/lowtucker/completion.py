@@ -115,7 +115,7 @@ def complete(
         return replace(first, held_out=error)
     if first.success:
         result = fitted(problem, first.rank, fit, start=first.X, before=first)
-        found = [note for note in first.notes if note.startswith("Rank")]
+        found = [note for note in first.notes if "was found" in note]  # by a search for the rank
         result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
     else:
         left = None if max_seconds is None else max(1e-9, max_seconds - first.seconds)
