@@ -6,6 +6,7 @@ import importlib
 import itertools
 import json
 import math
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -227,6 +228,12 @@ def test_noise(told, rank):
     held = held_samples(rank)
     share = np.linalg.norm(added[held]) / np.linalg.norm((VALUES + added)[held])
     assert 0.9 * share < result.held_out < 1.3 * share
+
+
+def test_names_of_solvers_in_capitals_are_judged_alike():
+    """Whether noise is left is looked at for "auto" alone."""
+    result = from_samples(VALUES + noise(0.05), solver="AUTO", held_out=0)
+    assert result.status is lt.Status.NOISE_FLOOR
 
 
 def with_outliers():
@@ -458,6 +465,7 @@ def test_the_held_out_error_is_kept(tmp_path):
     result = from_samples(VALUES)
     assert f"held out  {result.held_out:.1e}, the error on samples not fitted" in repr(result)
     assert "held out" in result._repr_html_()
+    assert "held out  0.0e+00" in repr(replace(result, held_out=0.0))
     result.save(tmp_path / "x.npz")
     again = lt.load(tmp_path / "x.npz")
     assert again.held_out == result.held_out
@@ -576,6 +584,16 @@ def test_a_slice_without_samples(rank):
     assert result.held_out < 1e-5
 
 
+def test_a_slice_without_samples_is_no_success_with_noise_either():
+    keep = INDICES[:, 1] != 5
+    values, std = (VALUES + noise(0.05))[keep], 0.05 * np.std(VALUES)
+    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples of slice 5"):
+        result = from_samples(values, indices=INDICES[keep], noise_std=std)
+    assert result.residual < 0.05
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert not result.success
+
+
 def test_slices_are_named_in_every_mode():
     values = HOLES.copy()
     values[2:14] = np.nan
@@ -639,6 +657,8 @@ TWINS, OTHERS = [[4, 3, 2], [4, 3, 5]], [[4, 3, 2], [4, 8, 9], [4, 1, 1]]
 def test_als_is_not_believed_where_the_samples_do_not_determine_x(monkeypatch, large):
     """By the singular values, and by products alone where the design is too large for them."""
     monkeypatch.setattr(verdicts, "LARGE", large)
+    if large == 10:
+        monkeypatch.setattr(verdicts, "eigenvalues", None)
     expected, index = like_slices()
     for some, seen in ((OTHERS, True), (TWINS, False)):
         known = np.concatenate([index, some])

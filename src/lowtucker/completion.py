@@ -122,6 +122,8 @@ def complete(
         known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
         again = fitted(problem, known, replace(fit, max_seconds=left))
         result = joined(first, again, "all samples")
+        note = "The held-out error is that of a first fit, which did not come to a good end."
+        result = replace(result, notes=(*result.notes, note))
     return replace(result, held_out=error)
 
 

@@ -178,10 +178,20 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank |
         return None, False
     train, held = parts
     again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
-    quick = automatic(train, larger, quick=True)
-    other = fit(train, larger, solver=quick, before=result)
     given = _Candidate.of(again.X, held, fit)
-    found = _Candidate.of(other.X, held, fit).trimmed(held, fit)
+    candidates = [larger]
+    if not problem.A.alike:  # where nothing else tells noise, ranks that leave a mode as it is too
+        steps = [tuple(r if j == k else n for j, (r, n) in enumerate(zip(result.rank, larger,
+                 strict=True))) for k in range(len(larger))]  # fmt: skip
+        candidates += [one for one in map(attainable_rank, steps) if one != result.rank]
+    others = [
+        fit(train, rank, solver=automatic(train, rank, quick=True), before=result)
+        for rank in dict.fromkeys(candidates)
+    ]
+    found = min(
+        (_Candidate.of(other.X, held, fit).trimmed(held, fit) for other in others),
+        key=lambda candidate: candidate.score,
+    )
     grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
     clearly = found.score < (1 - CLEARLY) * given.score and given.worse_by(found) > 2
     return found.X.rank if grown and clearly else None, not clearly

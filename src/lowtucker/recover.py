@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import eps, is_complex, like, to_numpy
+from lowtucker._arrays import eps, is_complex, like, size, to_numpy
 from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
 from lowtucker.fitting import Fit, Loss
@@ -28,6 +28,8 @@ __all__ = ["fitted", "recover", "warn_of_blind_spots"]
 
 # Estimates of the error above this are a reason to look whether X is determined at all
 DOUBT = 0.01
+# Estimates above this are a reason not to trust X
+HOPELESS = 0.3
 
 
 def recover(
@@ -153,13 +155,17 @@ def fitted(
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     else:
         result, settled = search_rank(problem, search, fit)
-    return _judged(problem, result, fit, settled)
+    limit = None if search is None else search.limit(problem.shape)
+    return _judged(problem, result, fit, settled, limit)
 
 
-def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result:
+def _judged(
+    problem: Problem, result: Result, fit: Fit, settled: bool, limit: Any, again: int = 3
+) -> Result:
     """Result with what its residual and its singular values say of noise and of the rank.
 
-    A rank that is not settled leaves what no rank that could be tried has fitted: not noise.
+    A rank that is not settled leaves what no rank that could be tried has fitted: not noise. Where
+    the rank was sought, up to a limit, one that turns out better is fitted in its place.
     """
     if problem.batch_shape:
         return result
@@ -170,21 +176,27 @@ def _judged(problem: Problem, result: Result, fit: Fit, settled: bool) -> Result
     if result.status is Status.STALLED and fit.solver == "auto":
         quietly = replace(fit, loss="squared", callbacks=())
         rank, nothing_better = larger_rank_fits(problem, result, quietly)
-        # with rows that are alike, the adjoint has told more already
-        if (
-            nothing_better
-            and not problem.A.alike
-            and 100 * eps(problem.y) < result.residual < CLEAR
-        ):
+        unlike = not problem.A.alike  # of rows that are alike the adjoint has told more already
+        if nothing_better and unlike and 100 * eps(problem.y) < result.residual < CLEAR:
             result = replace(result, status=Status.NOISE_FLOOR, success=True)
         if rank is not None:
             note = f"Rank {rank} foretells measurements that were held out better."
+            within = limit is not None and all(r <= n for r, n in zip(rank, limit, strict=True))
+            if within and again:
+                better = fit(problem, rank, before=result, label="all rows")
+                better = replace(better, notes=(*result.notes, note))
+                return _judged(problem, better, fit, settled, limit, again - 1)
             result = replace(
                 result, status=Status.RANK_TOO_SMALL, success=False, notes=(*result.notes, note)
             )
     counting = None if problem.weights is None else to_numpy(problem.weights) > 0
     unseen = problem.A._blind_spots(result.rank, counting)
     result = replace(result, notes=(*result.notes, *problem.A._remarks(), *unseen))
+    estimate = result.error_estimate
+    if result.success and estimate is not None and estimate > HOPELESS:
+        note = f"What is left of y may have changed X by {estimate:.0%}: take more measurements."
+        notes = (*result.notes, note)
+        return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
     if result.success and (unseen or not _determines(problem, result, fit.seed)):
         note = "The measurements do not see all that X may be: take more, or a smaller rank."
         notes = result.notes if unseen else (*result.notes, note)
@@ -205,6 +217,8 @@ def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
     """
     if result.error_estimate is not None and result.error_estimate < DOUBT:
         return True
+    if problem.equations == result.degrees_of_freedom < size(problem.shape):
+        return False  # as many equations as unknowns, which are not linear: several tensors fit
     if result.status is not Status.CONVERGED:  # with noise the estimate is the measure
         return True
     dof = result.degrees_of_freedom

@@ -94,6 +94,12 @@ class Result:
 
     def _hint(self, status: Status) -> str:
         """Read the likely cause off the numbers."""
+        if status is Status.MAX_EPOCHS and "restart" in str(self.history["phase"][-1]):
+            return (
+                "The last epochs tried other starts, none of them better: the rank may not fit, "
+                'there may be noise (noise_std=) or outliers (loss="huber"), or too few '
+                "measurements."
+            )
         if status is not Status.STALLED or self.notes:  # the notes say more
             return ""
         residual = float(np.max(np.atleast_1d(self.residual)[np.atleast_1d(self.status) == status]))

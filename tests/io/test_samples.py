@@ -99,6 +99,7 @@ BAD = [
     ("0,1,-inf\n", "sample 0 has the value -inf"),
     ("0,1,2\n1,1,2\n0,two,2\n", "could not convert string 'two' .*row 2, column 2"),
     ("i,j,value\n0,1,2\n1,1,\n", "could not convert string '' .*row 1, column 3"),
+    ("0\t1\t2\n0\t\t2\n", "could not convert string '' .*row 1, column 2"),
     ("0;1;2,5\n0;2;2,5\n", "is not a table of numbers"),
     ("0,1,1+2j\n0,2,1+2j\n", "is not a table of numbers"),
     ("<!DOCTYPE html><html></html>", "is an HTML page, perhaps of a failed download"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from lowtucker._arrays import Array, all_finite
 from lowtucker.problem import Problem
@@ -48,6 +48,8 @@ class RCG(Manifold):
     >>> lt.recover(A, A.forward(X_true), rank=(1, 2, 2), solver=RCG()).success
     True
     """
+
+    patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
     @property
     def steps_per_epoch(self) -> int:
