@@ -98,3 +98,16 @@ def test_epochs_that_went_to_other_starts_are_said_to_have():
     result = lt.recover(A, y, (2, 2, 2), max_epochs=40)
     assert result.status is lt.Status.MAX_EPOCHS
     assert "tried other starts" in result.advice
+
+
+@pytest.mark.parametrize("kind", ["dct", "fft"])
+def test_noise_is_recognised_where_there_is_no_tangent_design(kind):
+    shape, rng = (12, 12, 12), np.random.default_rng(0)
+    A = lt.subsampled_transform(shape, 700 if kind == "dct" else 350, kind, seed=0)
+    y = A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0))
+    noise = rng.standard_normal((2, A.m)).T @ np.array([1, 1j if kind == "fft" else 0])
+    noise = noise if kind == "fft" else noise.real
+    y = y + 0.05 * np.linalg.norm(y) / np.linalg.norm(noise) * noise
+    assert lt.recover(A, y, (2, 2, 2)).status is lt.Status.NOISE_FLOOR
+    y = A.forward(lt.random_tucker(shape, (3, 3, 3), seed=0))
+    assert not lt.recover(A, y, (2, 2, 2)).success

@@ -176,8 +176,8 @@ def _judged(
     if result.status is Status.STALLED and fit.solver == "auto":
         quietly = replace(fit, loss="squared", callbacks=())
         rank, nothing_better = larger_rank_fits(problem, result, quietly)
-        unlike = not problem.A.alike  # of rows that are alike the adjoint has told more already
-        if nothing_better and unlike and 100 * eps(problem.y) < result.residual < CLEAR:
+        told = problem.A.alike and problem.A.designs  # by the adjoint, which tells more
+        if nothing_better and not told and 100 * eps(problem.y) < result.residual < CLEAR:
             result = replace(result, status=Status.NOISE_FLOOR, success=True)
         if rank is not None:
             note = f"Rank {rank} foretells measurements that were held out better."

@@ -327,3 +327,13 @@ def test_a_name_does_not_belong_to_a_table(folder):
     done = run(*TABLE, "-o", "X.npz", "--name", "mine")
     assert done.exit_code == 2
     assert "--name" in done.stderr
+
+
+@pytest.mark.xfail(reason="refused when the predictions are written")
+def test_complex_predictions_are_refused_before_the_work(folder, monkeypatch):
+    np.save("complex.npy", np.load("holes.npy") * (1 + 2j))
+    monkeypatch.setattr(lt, "complete", None)
+    call = ["complete", "complex.npy", *ARRAY[2:], "-o", "X.npz"]
+    done = run(*call, "--predict", "cells.csv", "out.csv")
+    assert done.exit_code == 2
+    assert "--predict" in done.stderr

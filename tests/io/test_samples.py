@@ -248,6 +248,12 @@ def test_a_comment_further_in(put):
     assert load_samples(put("  # from a, b\n" + table(" ")))[0].tolist() == INDICES
 
 
+@pytest.mark.xfail(reason="to NumPy the blanks before the comment are a number")
+def test_a_comment_further_in_before_commas(put):
+    assert load_samples(put("  # from a, b\n" + table()))[0].tolist() == INDICES
+    assert load_samples(put("  # from a, b\ni,j,value\n" + table()))[0].tolist() == INDICES
+
+
 def test_complex_values_are_refused_or_read(tmp_path):
     path = tmp_path / "x.csv"
     try:
