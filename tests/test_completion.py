@@ -461,6 +461,15 @@ def test_a_first_fit_with_too_few_samples_does_not_stand_in_the_way():
     assert result.held_out > 0.1  # with 1.5 samples per degree of freedom nothing was found
 
 
+def test_the_rank_is_sought_anew_where_the_first_fit_fails():
+    """60 samples are left to it: enough for rank 1."""
+    result = from_samples(VALUES, "auto", held_out=0.99)
+    assert result.held_out > 0.3
+    assert result.rank == RANK
+    assert result.success
+    assert error(result) < 1e-5
+
+
 def test_the_held_out_error_is_kept(tmp_path):
     result = from_samples(VALUES)
     assert f"held out  {result.held_out:.1e}, the error on samples not fitted" in repr(result)
@@ -528,6 +537,8 @@ def test_the_history_has_a_first_fit_that_failed():
     result = from_samples(VALUES, max_epochs=2)
     assert result.history.rows > 3
     assert np.all(np.diff(result.history["passes"]) >= 0)
+    phases = [str(phase).startswith("all samples") for phase in result.history["phase"]]
+    assert phases == [False] * 3 + [True] * 3
 
 
 @pytest.mark.parametrize("rank", [RANK, "auto"], ids=str)
@@ -880,9 +891,16 @@ NAN_AT_3 = np.where(np.arange(m) == 3, np.nan, VALUES)
         ({"values": HOLES, "loss": "cauchy"}, ValueError, "loss must be one of squared, huber"),
         ({"values": HOLES, "shape": 15}, TypeError, "shape must have one entry a mode"),
         ({**SOME, "values": NAN_AT_3}, ValueError, r"values.*\b3\b"),
+        ({**SOME, "values": np.nan_to_num(NAN_AT_3, nan=np.inf)}, ValueError, r"values.*\b3\b"),
         ({**SOME, "values": np.ma.masked_invalid(NAN_AT_3)}, ValueError, r"values.*\b3\b"),
     ],
-    ids=["loss", "shape of an array", "NaN with indices", "masked with indices"],
+    ids=[
+        "loss",
+        "shape of an array",
+        "NaN with indices",
+        "infinity with indices",
+        "masked with indices",
+    ],
 )
 def test_more_bad_settings(settings, exception, message):
     given = {"values": VALUES, "rank": RANK, **settings}

@@ -16,6 +16,7 @@ from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solve import automatic
 from lowtucker.solvers import RGN
+from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, spectra
@@ -179,14 +180,14 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank |
     train, held = parts
     again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
     given = _Candidate.of(again.X, held, fit)
-    candidates = [larger]
-    if not problem.A.alike:  # where nothing else tells noise, ranks that leave a mode as it is too
-        steps = [tuple(r if j == k else n for j, (r, n) in enumerate(zip(result.rank, larger,
-                 strict=True))) for k in range(len(larger))]  # fmt: skip
-        candidates += [one for one in map(attainable_rank, steps) if one != result.rank]
+    candidates = {larger}
+    if not problem.A.alike and result.degrees_of_freedom <= LARGE:
+        # nothing else tells noise: ranks that leave one mode as it is too
+        for k, r in enumerate(result.rank):
+            candidates.add(attainable_rank((*larger[:k], r, *larger[k + 1 :])))
     others = [
         fit(train, rank, solver=automatic(train, rank, quick=True), before=result)
-        for rank in dict.fromkeys(candidates)
+        for rank in sorted(candidates - {result.rank})
     ]
     found = min(
         (_Candidate.of(other.X, held, fit).trimmed(held, fit) for other in others),

@@ -298,7 +298,7 @@ def test_help_has_examples():
 def test_two_outputs_of_one_name_are_refused(folder, monkeypatch):
     monkeypatch.setattr(lt, "complete", None)
     for more in ([], ["--overwrite"]):
-        done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "./X.npz", *more)
+        done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", folder / "X.npz", *more)
         assert done.exit_code == 2
         assert "X.npz" in done.stderr
 

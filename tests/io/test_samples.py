@@ -51,6 +51,7 @@ GOOD = {
     "names as a comment": "#i;j;value\n" + table(),
     "comments between and behind": "0,10,2.5\n# one\n3,2,-3 # two\n\n12,0,1e-7\n#",
     "signs and exponents": "+0,1E1,+2.5e0\n3.0,2,-300E-2\n12,0,.0000001\n",
+    "signs": "+0,+10,+2.5\n+3,+2,-3\n+12,+0,+1e-7\n",
     "long": "i,j,value\n" + table() + "# " + "x" * 3000,
 }
 
@@ -183,6 +184,12 @@ def test_what_is_written_has_names(tmp_path):
     assert load_samples(path)[1].astype(np.float32) == single
 
 
+def test_a_column_of_values_is_refused(tmp_path):
+    with pytest.raises(TypeError, match=r"values must be a vector .* shape \(1, 1\)"):
+        save_samples(tmp_path / "x.csv", [[0]], [[1.0]])
+    assert not list(tmp_path.iterdir())
+
+
 def test_nothing_is_overwritten_unasked(tmp_path):
     path = tmp_path / "x.csv"
     save_samples(path, [[0]], [1.0])
@@ -206,7 +213,7 @@ def test_what_fails_leaves_no_file(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "first", ["0,10,2.5 # by hand", "0,10,", "0,10,NA", "0,10,2.5x", "0x0,10,2.5"]
+    "first", ["0,10,2.5 # by hand", "0,10,", "0,10,NA", "0,10,2.5x", "0x0,10,2.5", '"0","10","2.5"']
 )
 def test_a_first_sample_is_not_taken_for_names(put, first):
     """It is read, or refused as it would be further down."""
@@ -237,8 +244,9 @@ def test_a_table_without_numbers(put, text):
 
 @pytest.mark.parametrize(
     "text", ["\ufeff" + table(), "\ufeffi,j,value\n" + table(), "größe,j,value\n" + table(),
-             "# µm\n" + table()],
-    ids=["mark", "mark and names", "names", "comment"],
+             "# µm\n" + table(), "#" + "µ" * 600 + "\n" + table(),
+             "##" + "µ" * 600 + "\n" + table()],
+    ids=["mark", "mark and names", "names", "comment", "cut in a character", "cut between them"],
 )  # fmt: skip
 def test_text_of_spreadsheets(put, text):
     assert load_samples(put(text))[0].tolist() == INDICES
