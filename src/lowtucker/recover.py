@@ -28,6 +28,8 @@ __all__ = ["fitted", "recover", "warn_of_blind_spots"]
 
 # Estimates of the error above this are a reason to look whether X is determined at all
 DOUBT = 0.01
+# Flops of a gram matrix that is made for that look; more are left to products
+COSTLY = 1e10
 # Estimates above this are a reason not to trust X
 HOPELESS = 0.3
 
@@ -222,7 +224,7 @@ def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
     if result.status is not Status.CONVERGED:  # with noise the estimate is the measure
         return True
     dof = result.degrees_of_freedom
-    if not problem.A.designs or dof > LARGE:
+    if not problem.A.designs or dof > LARGE or problem.equations * dof**2 > COSTLY:
         plenty = problem.A.designs and problem.equations >= PLENTY * dof
         return plenty or sees_all(problem, result.X, seed)
     values = to_numpy(eigenvalues(problem, result.X))

@@ -329,7 +329,6 @@ def test_a_name_does_not_belong_to_a_table(folder):
     assert "--name" in done.stderr
 
 
-@pytest.mark.xfail(reason="refused when the predictions are written")
 def test_complex_predictions_are_refused_before_the_work(folder, monkeypatch):
     np.save("complex.npy", np.load("holes.npy") * (1 + 2j))
     monkeypatch.setattr(lt, "complete", None)

@@ -256,7 +256,6 @@ def test_a_comment_further_in(put):
     assert load_samples(put("  # from a, b\n" + table(" ")))[0].tolist() == INDICES
 
 
-@pytest.mark.xfail(reason="to NumPy the blanks before the comment are a number")
 def test_a_comment_further_in_before_commas(put):
     assert load_samples(put("  # from a, b\n" + table()))[0].tolist() == INDICES
     assert load_samples(put("  # from a, b\ni,j,value\n" + table()))[0].tolist() == INDICES

@@ -77,6 +77,10 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         indices, values = None, lt.io.load_array(samples, name)
     sizes = values.shape if indices is None or shape is None else shape
     check_fits(output, sizes)
+    if predict and values.dtype.kind == "c":
+        raise ValueError(
+            "--predict writes real numbers, and the samples are complex. Leave it out."
+        )
     cells = lt.io.load_indices(predict[0], len(sizes)) if predict else None
     if cells is not None:
         lt.entries(sizes, cells)  # to check them before the work

@@ -107,7 +107,7 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
                 f"{path} has no lines with numbers; expected the columns {wanted}"
             )
         delimiter = next((mark for mark in ",;\t" if mark in first), None)
-        skipped = skipped + 1 if _is_names(first, delimiter) else 0
+        skipped += _is_names(first, delimiter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # of a table without lines
             table = np.loadtxt(
