@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal
 
 import numpy as np
 
@@ -98,12 +98,10 @@ def complete(
     share = as_number(held_out, "held_out", 0.0)
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
-    if loss not in get_args(Loss):
-        raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, got {loss!r}.")
-    problem = Problem(A, y)
-    warn_of_blind_spots(problem)
     solver = solver.lower() if isinstance(solver, str) else solver
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    problem = Problem(A, y)
+    warn_of_blind_spots(problem)
     held = _held(A, rank, share, seed)
     if not held.any():
         return fitted(problem, rank, fit)

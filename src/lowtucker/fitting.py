@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -69,6 +69,11 @@ class Fit:
     seed: Seed
     callbacks: Sequence[Callback]
     loss: Loss
+
+    def __post_init__(self) -> None:
+        """Check the loss; the other settings are checked where they are used."""
+        if self.loss not in get_args(Loss):
+            raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}.")
 
     def __call__(
         self,

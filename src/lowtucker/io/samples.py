@@ -43,7 +43,7 @@ def load_samples(
     Raises
     ------
     FileFormatError
-        The file is not such a table; the message names the line.
+        The file is not such a table; the message names the first sample that is wrong.
     """
     table = _table(Path(path), None if order is None else order + 1, "i1, ..., id, value")
     indices = _as_indices(Path(path), table[:, :-1])

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, all_finite
+from lowtucker._arrays import Array, Rows, all_finite, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
@@ -38,7 +38,7 @@ class StreamedOperator(MeasurementOperator):
     def _set(self, shape: tuple[int, ...], m: int, dtype: Any, order: Order = "C") -> None:
         self._one = object.__new__(DenseOperator)
         self._one.shape, self._one.order = shape, order
-        self._one._set(np.empty((0, int(np.prod(shape))), dtype), None)
+        self._one._set(np.empty((0, size(shape)), dtype), None)
         self.shape, self.dtype, self.order = shape, self._one.dtype, order
         self._set_rows(range(m))
 
