@@ -167,6 +167,7 @@ __all__ = [
     "sthosvd",
     "stored",
     "subsampled_transform",
+    "theory",
     "to_scipy",
     "unfold",
 ]
@@ -178,10 +179,11 @@ def __dir__() -> list[str]:
 
 
 def __getattr__(name: str) -> Any:
-    """Import ``lowtucker.io`` when it is first asked for: most recoveries do not need it."""
-    if name in ("io", "stored"):
-        import importlib
+    """Import ``io`` and ``theory`` when they are first asked for: most recoveries need neither."""
+    import importlib
 
-        io = importlib.import_module("lowtucker.io")
-        return io if name == "io" else io.stored
+    if name in ("io", "theory"):
+        return importlib.import_module(f"lowtucker.{name}")
+    if name == "stored":
+        return importlib.import_module("lowtucker.io").stored
     raise AttributeError(f"module 'lowtucker' has no attribute {name!r}")

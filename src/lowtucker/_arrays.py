@@ -11,6 +11,7 @@ import math
 import numbers
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +40,7 @@ __all__ = [
     "kind",
     "like",
     "namespace",
+    "one_blas_thread",
     "pad_and_stack",
     "per_trial",
     "put",
@@ -377,3 +379,11 @@ def per_trial(value: Any, x: Array) -> Any:
 def size(shape: Sequence[int]) -> int:
     """Count the elements of a tensor of that shape."""
     return math.prod(shape)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread: workers share the cores, and sums keep their order."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits

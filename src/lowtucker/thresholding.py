@@ -56,7 +56,7 @@ class _Truncation:
 
     @property
     def eta(self) -> float:
-        r"""Proven bound :math:`\sqrt d` of (3.6)."""
+        r"""Proven bound of (3.6): :math:`\sqrt d`, and 1 for vectors and matrices."""
         return quasi_optimality(len(self.rank))
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker.bench.timing import Row, holds, one_thread, side_by_side
+from lowtucker._arrays import one_blas_thread
+from lowtucker.bench.timing import Row, holds, side_by_side
 from lowtucker.operators import gaussian
 from lowtucker.problem import Problem
 from lowtucker.solvers import StoTIHT
@@ -24,7 +25,7 @@ STEP = 0.46 * M  # in the paper's convention, which has no 1/b
 
 def run() -> Iterator[Row]:
     """Rows of the benchmark, as they are measured; one BLAS thread throughout."""
-    with one_thread():
+    with one_blas_thread():
         yield gradient_row()
         yield hosvd_row()
         yield from iteration_rows()

@@ -14,8 +14,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from lowtucker._arrays import one_blas_thread
 from lowtucker.bench.methods import COMPARATORS, Case, IHTMethod, Method, Outcome, best_step
-from lowtucker.bench.timing import holds, one_thread, peak_memory
+from lowtucker.bench.timing import holds, peak_memory
 from lowtucker.bench.yardsticks import SEED, TUNING, Recovery, Yardstick
 
 __all__ = ["DEFAULT", "PHASES", "Job", "Row", "jobs", "measure", "phase_plot", "run", "tune"]
@@ -134,7 +135,7 @@ def _in_processes(pool: Any, job: Job) -> Row:
 
 def tune(yardstick: Recovery, method: IHTMethod) -> IHTMethod:
     """Method with the best of its steps, chosen on problems that are not measured on."""
-    with one_thread():
+    with one_blas_thread():
         cases = list(yardstick.cases(yardstick.tuning, TUNING, stack=True))
         return method.with_step(best_step(method, cases, yardstick.tol))
 
@@ -147,7 +148,7 @@ def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
         assert isinstance(yardstick, Recovery)
         action = partial(method.run, tol=yardstick.tol)
         cases = yardstick.cases(trials, SEED, stack=method.takes_stacks)
-    with one_thread():
+    with one_blas_thread():
         if yardstick.timed:  # what a process loads but once is no part of the call
             action(replace(yardstick, shape=(6, 6, 6), rank=(1, 1, 1), m=60).draw(0))
             action = partial(_weighed, action)

@@ -13,11 +13,11 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import size
+from lowtucker._arrays import one_blas_thread, size
 from lowtucker._random import Seed, Stream, generator
 from lowtucker.bench import out_of_core
 from lowtucker.bench.methods import Outcome
-from lowtucker.bench.timing import check_names, holds, listed, one_thread, peak_memory
+from lowtucker.bench.timing import check_names, holds, listed, peak_memory
 from lowtucker.bench.yardsticks import SEED, TOL
 from lowtucker.metrics import relative_error
 from lowtucker.operators import MeasurementOperator, entries, rank_one, subsampled_transform
@@ -191,7 +191,7 @@ class Trials(Work):
     def measure(self, trials: int) -> Row:
         """Row of some trials, after a small one: what a process loads but once is not timed."""
         d = len(self.shape)
-        with one_thread():
+        with one_blas_thread():
             replace(self, shape=(6,) * d, rank=(1,) * d, m=60).run(0)
             outcomes = [self.run(trial) for trial in range(trials)]
         return self.row(outcomes, peak_memory(), self.note)
@@ -254,7 +254,7 @@ class OutOfCore(Work):
         if free < needed:
             return self.row([], math.nan, f"left out: needs {_gb(needed)} of disk, {_gb(free)} is "
                             "free. Try --folder or fewer --gigabytes")  # fmt: skip
-        with one_thread():
+        with one_blas_thread():
             done = out_of_core.measure(self.folder, self.shape, self.rank, self.m)
         times = f"pass {done.both:.3g} s, read {done.read:.3g} s, compute {done.compute:.3g} s"
         return self.row(

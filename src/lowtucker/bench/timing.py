@@ -8,7 +8,6 @@ import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ __all__ = [
     "holds",
     "listed",
     "memory_now",
-    "one_thread",
     "peak_memory",
     "side_by_side",
     "write_csv",
@@ -51,18 +49,6 @@ def side_by_side(
                 action()
             times[name].append((time.perf_counter() - begin) / calls)
     return {name: statistics.median(values) for name, values in times.items()}
-
-
-def one_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise ImportError(
-            'Benchmarks need threadpoolctl and TensorLy. Try: pip install "lowtucker[bench]"'
-        ) from error
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
 
 
 def peak_memory() -> float:

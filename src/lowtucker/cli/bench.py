@@ -126,7 +126,7 @@ def _recover(
     if candle is not None and not candle.exists():
         raise ValueError(f"There is no file {candle}.")
     yardsticks = chosen(names, candle or CANDLE)
-    check_extras("tensorly", "threadpoolctl", extra="bench")
+    check_extras("tensorly", extra="bench")
     if plot is not None:
         check_extras("matplotlib", extra="plot")
         if not set(names) & set(recover.PHASES):
@@ -155,7 +155,6 @@ def _structured(
 
     names = structured.NAMES if only is None else tuple(only.upper().split(","))
     works = structured.chosen(names, gigabytes or 2.0, None if folder is None else str(folder))
-    check_extras("threadpoolctl", extra="bench")
     if "O" not in names and (gigabytes, folder) != (None, None):
         raise ValueError("--gigabytes and --folder are for O: name it in --only.")
     if folder is not None:

@@ -51,7 +51,7 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     names = NAMES if not what or "all" in what else tuple(dict.fromkeys(what))
     paper = Paper(clip=ClipRecovery(clip=flame() if candle is None else load_candle(candle)))
     run = Reproduction(names, out, trials, seed, workers or available_workers(), paper)
-    check_extras("jinja2", "matplotlib", "threadpoolctl", extra="experiments")
+    check_extras("jinja2", "matplotlib", extra="experiments")
     check_folder(out)
     jobs = run.pending()
     screen = console()

@@ -34,10 +34,8 @@ def machine() -> dict[str, str]:
 
 
 def _blas() -> str:
-    try:
-        from threadpoolctl import threadpool_info
-    except ImportError:
-        return "unknown"
+    from threadpoolctl import threadpool_info
+
     libraries = [pool for pool in threadpool_info() if pool.get("user_api") == "blas"]
     names = (f"{pool['internal_api']} {pool.get('version')}" for pool in libraries)
     return ", ".join(dict.fromkeys(names)) or "unknown"

@@ -9,10 +9,11 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from lowtucker._arrays import one_blas_thread
 from lowtucker.experiments.base import Columns, Experiment, Results, quietly
 from lowtucker.experiments.store import Store
 
@@ -85,19 +86,6 @@ def available_workers() -> int:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
         return os.cpu_count() or 1
-
-
-def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread: workers share the cores, and sums keep their order."""
-    try:
-        from threadpoolctl import threadpool_limits
-    except ImportError as error:
-        raise ImportError(
-            "Experiments need threadpoolctl, Jinja2 and Matplotlib. "
-            'Try: pip install "lowtucker[experiments]"'
-        ) from error
-    limits: AbstractContextManager[Any] = threadpool_limits(1)
-    return limits
 
 
 def _done(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Columns]]:

@@ -23,6 +23,7 @@ from lowtucker._arrays import (
     like,
     namespace,
     put,
+    same_kind,
     size,
     to_numpy,
 )
@@ -39,14 +40,16 @@ def quasi_optimality(order: int) -> float:
 
     :math:`\sqrt d`: the squared error is at most the sum of the d modes' discarded energies, and
     none of these exceeds the squared error of the best approximation. HOOI starts from the HOSVD
-    and never increases the error. For d = 1 and 2 the truncations are in fact optimal.
+    and never increases the error. Vectors and matrices (d = 1, 2) have 1: the truncations are those
+    of the SVD, which is best.
 
     Examples
     --------
-    >>> quasi_optimality(4)
-    2.0
+    >>> quasi_optimality(2), quasi_optimality(4)
+    (1.0, 2.0)
     """
-    return math.sqrt(as_integer(order, "order"))
+    order = as_integer(order, "order")
+    return 1.0 if order < 3 else math.sqrt(order)
 
 
 def leading_left(matrix: Array, r: int) -> Array:
@@ -208,6 +211,7 @@ def hooi(
     *,
     max_iterations: int = 100,
     tol: float | None = None,
+    start: TuckerTensor | None = None,
     warn: bool = True,
 ) -> TuckerTensor:
     r"""Higher-order orthogonal iteration: alternate over the modes until the fit stands still.
@@ -223,13 +227,16 @@ def hooi(
     tol : float, optional
         Stop when a sweep raises the norm of the core by less than ``tol`` times the norm of
         ``X``. Default: 10 machine epsilons.
+    start : TuckerTensor, optional
+        Its factors are where to start instead. Several starts may find a better approximation.
     warn : bool
         As in :func:`hosvd`.
 
     Returns
     -------
     TuckerTensor
-        Its error is at most :math:`\sqrt d` times the best one's, and at most the HOSVD's.
+        Its error is at most :math:`\sqrt d` times the best one's, and at most the HOSVD's (neither
+        holds from a ``start`` of one's own).
 
     Examples
     --------
@@ -244,7 +251,7 @@ def hooi(
     given = _prepare(X, rank, warn)
     X, rank = given.X, given.rank
     batch_ndim = X.ndim - len(rank)
-    core, factors = _hosvd(X, rank)
+    core, factors = _hosvd(X, rank) if start is None else _begun(X, rank, start, given)
     xp = namespace(X)
     fit = norm(core, batch_ndim=batch_ndim)
     least = (10 * eps(X) if tol is None else tol) * norm(X, batch_ndim=batch_ndim)
@@ -257,6 +264,23 @@ def hooi(
         if bool(xp.all(fit - previous <= least)):
             break
     return _finish(core, factors, given)
+
+
+def _begun(
+    X: Array, rank: tuple[int, ...], start: Any, given: _Given
+) -> tuple[Array, list[Array]]:
+    """Core and factors of a start."""
+    fits = isinstance(start, TuckerTensor) and given.through is None
+    if not fits or tuple(start.rank) != rank or start.core.ndim != X.ndim:
+        raise ValueError(
+            f"start must be a TuckerTensor of rank {rank} for an array X of shape "
+            f"{tuple(X.shape)}, got {start!r}."
+        )
+    same_kind(start.core, X, "start", "X")
+    if any(U.shape[-2] != n for U, n in zip(start.factors, X.shape[-len(rank) :], strict=True)):
+        raise ValueError(f"start must have the shape of X, {tuple(X.shape)}, got {start.shape}.")
+    factors = list(start.factors)
+    return _project(X, factors), factors
 
 
 class _Given(NamedTuple):

@@ -1,0 +1,22 @@
+"""Section 5 of the paper as tools: before an experiment, and after it.
+
+``docs/theory.md`` derives what is computed here, and says what of the paper was repaired.
+"""
+
+from lowtucker.theory.comparison import Comparison, compare, contraction_of
+from lowtucker.theory.isometry import Trip, trip
+from lowtucker.theory.quasioptimality import Eta, eta
+from lowtucker.theory.rates import Contraction, best_step, contraction
+
+__all__ = [
+    "Comparison",
+    "Contraction",
+    "Eta",
+    "Trip",
+    "best_step",
+    "compare",
+    "contraction",
+    "contraction_of",
+    "eta",
+    "trip",
+]

@@ -1,0 +1,267 @@
+"""The theorem for a given problem and solver, and what a run did beside what it promises."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from lowtucker._arrays import as_number, to_numpy
+from lowtucker._random import Seed
+from lowtucker.blocks import Partition
+from lowtucker.problem import Problem
+from lowtucker.result import Result
+from lowtucker.solvers import as_solver
+from lowtucker.solvers.iht import IHT
+from lowtucker.tensor.products import norm
+from lowtucker.tensor.rank import multilinear_rank
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.theory.isometry import Trip, block_norms, block_slices, trip
+from lowtucker.theory.rates import Contraction, Version, contraction
+
+__all__ = ["Comparison", "compare", "contraction_of"]
+
+NumPyArray = np.ndarray[Any, Any]
+Which = Literal["at_least", "sampled", "at_most"]
+
+
+def contraction_of(
+    problem: Problem,
+    X_true: Any,
+    solver: Any,
+    rank: tuple[int, ...] | None = None,
+    *,
+    delta: Which | float | Trip = "at_least",
+    version: Version = "repaired",
+    seed: Seed = 0,
+) -> Contraction:
+    r"""Constants of Theorem 5.1 for a problem and a solver: everything filled in.
+
+    :math:`\delta_{3r}` from :func:`trip`, :math:`L_i` from the norms of the blocks, p, M and
+    :math:`\mu` from the solver, :math:`\eta` from its thresholding, and the gradients
+    :math:`\nabla f_i(X^*)` from the data.
+
+    Parameters
+    ----------
+    problem : Problem
+        Without weights.
+    X_true : TuckerTensor or array
+        :math:`X^*`.
+    solver : TIHT or StoTIHT
+        With a step that is a number, and fixed blocks.
+    rank : tuple of int, optional
+        The rank r; that of the solver's thresholding, or of ``X_true``, unless given.
+    delta : "at_least", "sampled", "at_most", a number, or a Trip of rank 3r
+        Which bound to take. With "at_least" the theorem's kappa is at least the one given: 1 and
+        more, and it promises nothing. With "at_most" it is a guarantee, which only measurements
+        with more rows than entries can have.
+    version : "repaired" or "paper"
+    seed : int
+
+    Returns
+    -------
+    Contraction
+        Of the problem as it is: step and sigma are in its units. Delta and L are those of c A
+        with the best c, since a multiple of A only means another step.
+
+    Notes
+    -----
+    Cost: that of :func:`trip` at rank 3r, and one pass for the gradients.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((4, 4), m=4000, seed=1)
+    >>> X_true = lt.random_tucker((4, 4), (1, 1), seed=0)
+    >>> problem = lt.Problem(A, A.forward(X_true))
+    >>> found = lt.theory.contraction_of(problem, X_true, lt.TIHT(step=1.0), delta="at_most")
+    >>> found.contracts  # a guarantee, for 250 times as many measurements as entries
+    True
+    """
+    if not isinstance(problem, Problem) or problem.batch_shape or problem.weights is not None:
+        raise TypeError("problem must be one Problem without weights. Try lowtucker.Problem(A, y).")
+    solver = as_solver(solver)
+    if not isinstance(solver, IHT) or isinstance(solver.step, str):
+        raise TypeError(
+            f"solver must be TIHT or StoTIHT with a step that is a number, got {solver!r}: the "
+            "theorem is about these. Try lowtucker.StoTIHT(block_size=60, step=0.5)."
+        )
+    if isinstance(delta, str) and delta not in get_args(Which):
+        raise ValueError(
+            f'delta must be "at_least", "sampled", "at_most", a number or a Trip, got {delta!r}.'
+        )
+    if rank is None and (solver.thresholding is None or isinstance(solver.thresholding, type)):
+        rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
+    bound = solver.bind(problem, rank)
+    rank, sampler = tuple(bound._threshold.rank), bound._sampler
+    rows = block_slices(sampler, problem.m)
+    gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
+    if isinstance(delta, str):
+        found = trip(problem.A, tuple(3 * r for r in rank), sampler, seed=seed)
+        norms, (scale_squared, chosen) = found.block_norms, _delta(found, delta)
+    elif isinstance(delta, Trip):
+        norms, (scale_squared, chosen) = delta.block_norms, _delta(delta, "at_least")
+    else:
+        norms, scale_squared = block_norms(problem.A, rows), 1.0
+        chosen = as_number(delta, "delta", 0)
+    made = contraction(
+        chosen,
+        solver.step / scale_squared,
+        sampler._p if isinstance(sampler, Partition) and sampler._p.size else None,
+        len(rows),
+        bound._threshold.eta,
+        version,
+        scale_squared * norms,
+        [scale_squared * one for one in gradients],
+        rank=rank,
+        block_sizes=[one.stop - one.start for one in rows],
+    )
+    return replace(made, step=solver.step)
+
+
+def _delta(found: Trip, which: Which) -> tuple[float, float]:
+    """Square of the scale, and the delta that is asked for at it."""
+    if which == "at_least":
+        return found.scaled[:2]
+    if which == "sampled":
+        return 1 / float(np.median(found.sampled[:, 0])), min(1.0, found.scaled.delta_sampled)
+    low, high = found.floor, float(found.block_norms.max())
+    return 2 / (low + high), (high - low) / (high + low)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparison:
+    """A run beside the theorem.
+
+    Attributes
+    ----------
+    epoch : array
+    measured : array
+        Relative error where the truth was given to the run, and the residual otherwise; means over
+        a stack, since the theorem is about the expectation.
+    what : "error" or "residual"
+    rate : float
+        Factor an epoch, fitted to the logarithm of what was measured, up to where it flattens.
+    fitted : array, shape (rows, 2)
+        Epochs, and the line of that rate.
+    steps_per_epoch : int
+    bound : array or None
+        The theorem's bound on the relative error, at every epoch.
+    contraction : Contraction or None
+    """
+
+    epoch: NumPyArray
+    measured: NumPyArray
+    what: str
+    rate: float
+    fitted: NumPyArray
+    steps_per_epoch: int
+    bound: NumPyArray | None
+    contraction: Contraction | None
+
+    @property
+    def rate_per_iteration(self) -> float:
+        """Factor an iteration, which is what kappa bounds."""
+        return float(self.rate ** (1 / self.steps_per_epoch))
+
+    def __str__(self) -> str:
+        lines = [
+            f"measured: the {self.what} falls by {self.rate:.4g} an epoch, "
+            f"{self.rate_per_iteration:.4g} an iteration"
+        ]
+        if self.contraction is not None:
+            kappa, name = self.contraction.kappa, self.contraction.version
+            promise = "" if kappa < 1 else ": no promise"
+            lines.append(f"theorem ({name}): kappa = {kappa:.4g} an iteration{promise}")
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+    def plot(self, ax: Any = None) -> Any:
+        """Draw what was measured, the fitted rate and the bound; returns the Matplotlib axes."""
+        from lowtucker._plotting import new_axes
+
+        ax = new_axes() if ax is None else ax
+        ax.semilogy(self.epoch, np.maximum(self.measured, 1e-17), label=f"measured {self.what}")
+        line = self.fitted[:, 1] > self.measured.min() / 10
+        ax.semilogy(*self.fitted[line].T, "--", label=f"fitted: {self.rate:.3g} an epoch")
+        low, high = ax.get_ylim()
+        if self.bound is not None and self.contraction is not None:
+            label = f"bound, {self.contraction.version}: kappa = {self.contraction.kappa:.3g}"
+            top = 1e3 * max(1.0, float(np.nanmax(self.measured)))
+            shown = np.isfinite(self.bound) & (self.bound <= top)
+            ax.semilogy(self.epoch[shown], self.bound[shown], ":", label=label)
+            high = max(high, min(top, float(self.bound[shown].max(initial=high))))
+        ax.set_ylim(low, high)
+        ax.set_xlabel("epoch")
+        ax.set_ylabel(f"relative {self.what}")
+        ax.xaxis.get_major_locator().set_params(integer=True)
+        ax.legend()
+        return ax
+
+
+def compare(
+    result: Result, contraction: Contraction | None = None, *, X_true: Any = None
+) -> Comparison:
+    r"""Set the measured decrease of a run beside the fitted linear rate and the bound.
+
+    Parameters
+    ----------
+    result : Result
+        Of a run with ``X_true``, for the error; otherwise the residual is shown.
+    contraction : Contraction, optional
+        Of :func:`contraction_of`: draws its bound, from the run's own start.
+    X_true : TuckerTensor or array, optional
+        Its norm makes sigma, which is absolute, relative; that of ``result.X`` unless given.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((4, 4), m=4000, seed=1)
+    >>> X_true = lt.random_tucker((4, 4), (1, 1), seed=0)
+    >>> problem, solver = lt.Problem(A, A.forward(X_true)), lt.TIHT(step=0.9)
+    >>> result = lt.solve(problem, solver, (1, 1), X_true=X_true)
+    >>> bound = lt.theory.contraction_of(problem, X_true, solver, delta="at_most")
+    >>> seen = lt.theory.compare(result, bound)
+    >>> seen.rate < bound.kappa < 1
+    True
+    >>> bool((seen.measured <= seen.bound).all())
+    True
+    >>> axes = seen.plot()  # axes.figure.savefig("theory.png")
+    """
+    if not isinstance(result, Result):
+        raise TypeError(f"result must be a Result, got {type(result).__name__}.")
+    what = "error" if "error" in result.history else "residual"
+    values = result.history[what]
+    if contraction is not None and what == "residual":
+        raise ValueError(
+            "The theorem bounds the error, which this run has not recorded: give X_true to recover "
+            "or solve. Without contraction the residual is compared."
+        )
+    measured = values.mean(axis=1) if values.ndim > 1 else np.array(values)
+    epoch = np.array(result.history.epoch)
+    steps = 1 if contraction is None else contraction.n_blocks
+    if result.state is not None and np.max(result.epochs) > 0:
+        steps = max(1, round(result.state.t / int(np.max(result.epochs))))
+    rate, fitted = _rate(epoch, measured)
+    bound = None
+    if contraction is not None:
+        truth = result.X if X_true is None else X_true
+        length = float(np.mean(to_numpy(truth.norm() if isinstance(truth, TuckerTensor) else
+                                        norm(truth))))  # fmt: skip
+        relative = replace(contraction, sigma=contraction.sigma / (length or 1.0))
+        bound = relative.error_bound(steps * epoch, float(measured[0]))
+    return Comparison(epoch, measured, what, rate, fitted, steps, bound, contraction)
+
+
+def _rate(epoch: NumPyArray, measured: NumPyArray) -> tuple[float, NumPyArray]:
+    """Factor an epoch, and the line, by least squares on the logarithm, before it flattens."""
+    good = np.isfinite(measured) & (measured > 0)
+    if good.sum() < 2:
+        return float("nan"), np.empty((0, 2))
+    x, y = epoch[good], np.log(measured[good])
+    flat = int(np.argmax(y <= y.min() + np.log(3)))  # the first that is about as low as it gets
+    stop = max(2, flat + 1)
+    slope, start = np.polyfit(x[:stop], y[:stop], 1)
+    return float(np.exp(slope)), np.column_stack([x, np.exp(start + slope * x)])

@@ -1,0 +1,51 @@
+"""How many measurements the theory asks for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from lowtucker._arrays import as_number, as_shape
+from lowtucker.tensor.rank import check_rank
+
+__all__ = ["sample_complexity"]
+
+
+def sample_complexity(
+    shape: tuple[int, ...], rank: tuple[int, ...], delta: float, constant: float = 1.0
+) -> int:
+    r"""Order of the number of Gaussian measurements that have the TRIP, section 5 of the paper.
+
+    .. math:: m = \lceil C \delta^{-2} (r^d + d n r) \rceil, \quad n = \max_k n_k, \;
+        r = \max_k r_k
+
+    Parameters
+    ----------
+    shape, rank : tuple of int
+    delta : float
+        The constant :math:`\delta_r` of the TRIP that is asked for, between 0 and 1.
+    constant : float
+        C, which the theory does not name.
+
+    Notes
+    -----
+    C is not known, so this is an order and not a number to plan by: it tells how m grows with the
+    shape, the rank and delta. :func:`phase_transition` measures how many are needed.
+
+    Examples
+    --------
+    >>> sample_complexity((30, 30, 30), (3, 3, 3), delta=0.5)
+    1188
+    """
+    shape = as_shape(shape)
+    rank = check_rank(rank, shape)
+    delta, constant = _share(delta), as_number(constant, "constant", positive=True)
+    n, r, d = max(shape), max(rank), len(shape)
+    return math.ceil(constant * (r**d + d * n * r) / delta**2)
+
+
+def _share(delta: Any) -> float:
+    number = as_number(delta, "delta", positive=True)
+    if number >= 1:
+        raise ValueError(f"delta must be between 0 and 1, got {number:g}. Try delta=0.5.")
+    return number
