@@ -361,7 +361,7 @@ def stotiht_steps(case, problem, X, rank, step):
 @given(seed=seeds, step=st.floats(0.1, 2.5))
 @few
 def test_a_step_of_stotiht_obeys_the_theorem(name, noise, seed, step):
-    """E_i ||X^{t+1} - X*|| <= kappa ||X^t - X*|| + sigma, over all blocks, one step or 30."""
+    """E_i ||X^{t+1} - X*|| <= kappa ||X^t - X*|| + sigma, over all blocks."""
     case, problem, X_true, gradients, rng = setting(name, seed, noise)
     rank = CASES[name][2]
     eta = math.sqrt(len(rank)) if len(rank) > 2 else 1.0
@@ -401,14 +401,137 @@ def test_the_expected_error_after_t_iterations_obeys_the_bound(name, noise):
     )
     c = constants(case, rank, step, gradients, eta)
     level = [(1.0, np.zeros(case.shape))]
-    for t in range(5):
-        mean = sum(chance * np.linalg.norm(X - X_true) for chance, X in level)
-        assert mean <= c.error_bound(t, 1.0) + 1e-9
+    for t in range(1, 5):
         level = [
             (chance * p, new)
             for chance, X in level
             for p, new in zip(case.p, stotiht_steps(case, problem, X, rank, step), strict=True)
-        ][:243]
+        ]
+        mean = sum(chance * np.linalg.norm(X - X_true) for chance, X in level)
+        assert mean <= c.error_bound(t, 1.0) + 1e-9
+
+
+# ---- a problem and a solver, everything filled in
+
+
+def weighed(seed=0, noise=0.0):
+    """Problem with blocks of 24, 24 and 15 rows, q_i(X) = sum_j w_ij X_j^2; w; and the truth."""
+    rng = np.random.default_rng(seed)
+    shape, rank = (4, 3, 2), (1, 2, 2)
+    w = rng.uniform(0.8, 1.2, (3, 24))
+    w[2, 15:] = 0
+    blocks = []
+    for row in w:
+        b = np.count_nonzero(row)
+        Q = np.linalg.qr(rng.standard_normal((b, b)))[0]
+        blocks.append(math.sqrt(b) * Q @ np.diag(np.sqrt(row))[:b])
+    A = np.concatenate(blocks)
+    X_true = low_rank(rng, shape, rank)
+    y = A @ X_true.ravel() + noise * rng.standard_normal(len(A))
+    return lt.Problem(lt.DenseOperator(A, shape), y), w, X_true
+
+
+P = (0.3, 0.45, 0.25)
+SOLVER = lt.StoTIHT(sampler=lt.Partition(24, p=P), step=0.7, thresholding=lt.HOSVD((1, 2, 2)))
+
+
+def test_the_guarantee_of_a_problem_is_the_formula():
+    """Norms are exact for weighted entries: low = min_j sum_i (b_i/m) w_ij, high = max w_ij.
+
+    With low and high for 1 - delta and 1 + delta there is no scale to choose.
+    """
+    problem, w, X_true = weighed()
+    share = np.array([24, 24, 15]) / 63
+    low, high = (share @ w).min(), w.max()
+    weights = share / P
+    L = np.max(weights * w.max(axis=1))
+    first = 1 + (0.49 * weights.max() * high - 1.4) * low
+    second = 1 + (0.49 * L - 1.4) * low
+    c = lt.theory.contraction_of(problem, X_true, SOLVER, delta="at_most")
+    assert c.kappa == pytest.approx(2 * math.sqrt(first) + math.sqrt(2) * math.sqrt(second))
+    assert c.delta == pytest.approx((high - low) / (high + low))
+    assert (c.n_blocks, c.eta, c.step) == (3, pytest.approx(math.sqrt(3)), 0.7)
+    # what the witnesses certify is never more, and here single entries are witnesses
+    least = lt.theory.contraction_of(problem, X_true, SOLVER, delta="at_least")
+    assert least.kappa == pytest.approx(c.kappa, rel=1e-3)
+    assert least.kappa <= c.kappa * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("version", ["paper", "repaired"])
+@pytest.mark.parametrize("delta", ["at_least", "sampled", "at_most"])
+@pytest.mark.parametrize("c", [0.01, 3.0])
+def test_a_multiple_of_the_measurements_means_another_step(version, delta, c):
+    problem, _, X_true = weighed(1, noise=0.1)
+    other = lt.Problem(lt.DenseOperator(c * problem.A.matrix, problem.A.shape), c * problem.y)
+    solver = lt.StoTIHT(
+        sampler=lt.Partition(24, p=P), step=0.7 / c**2, thresholding=lt.HOSVD((1, 2, 2))
+    )
+    expected = lt.theory.contraction_of(problem, X_true, SOLVER, delta=delta, version=version)
+    found = lt.theory.contraction_of(other, X_true, solver, delta=delta, version=version)
+    assert (found.kappa, found.sigma) == pytest.approx((expected.kappa, expected.sigma), rel=1e-6)
+    assert found.step == pytest.approx(0.7 / c**2)
+
+
+def test_sigma_of_a_problem_comes_from_its_noise():
+    problem, _, X_true = weighed(2)
+    assert lt.theory.contraction_of(problem, X_true, SOLVER, delta=0.3).sigma < 1e-12
+    problem, _, X_true = weighed(2, noise=0.1)
+    c = lt.theory.contraction_of(problem, X_true, SOLVER, delta=0.3)
+    matrix, noise = problem.A.matrix, problem.y - problem.A.forward(X_true)
+    # 3r exceeds the shape but in mode 1: 3 of its 4 singular values
+    terms = []
+    for p, rows in zip(P, (slice(0, 24), slice(24, 48), slice(48, 63)), strict=True):
+        g = matrix[rows].T @ noise[rows] / len(noise[rows])
+        values = np.linalg.svd(g.reshape(4, 6), compute_uv=False)[:3]
+        weight = len(noise[rows]) / (63 * p)
+        terms.append(p * weight * (2 * np.linalg.norm(values) + math.sqrt(2) * np.linalg.norm(g)))
+    assert c.sigma == pytest.approx(0.7 * sum(terms))
+
+
+@pytest.mark.parametrize(("rows_per_entry", "contracts"), [(1000, False), (2500, True)])
+def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(rows_per_entry, contracts):
+    """s = sqrt(N/m), low = (1 - s)^2, high = L = (1 + s)^2 where 3r covers the shape.
+
+    kappa = (2 + sqrt 2) sqrt(1 - low/high) < 1 asks for low/high > 1 - (2 + sqrt 2)^-2 = 0.9142,
+    s < 0.0224, m > 1990 N.
+    """
+    A = lt.gaussian((3, 3, 3), m=27 * rows_per_entry, seed=3)
+    X_true = lt.random_tucker((3, 3, 3), (1, 1, 1), seed=4)
+    problem, solver = lt.Problem(A, A.forward(X_true)), lt.TIHT(step=0.95)
+    c = lt.theory.contraction_of(problem, X_true, solver, delta="at_most")
+    assert c.contracts is contracts
+    result = lt.solve(problem, solver, (1, 1, 1), X_true=X_true, stop=lt.MaxEpochs(5))
+    bound = c.error_bound(result.history.epoch, 1.0)
+    assert result.history.error[0] == pytest.approx(1)  # the start is zero
+    assert (result.history.error <= bound + 1e-12).all()
+
+
+@pytest.mark.parametrize(
+    ("solver", "delta", "kind", "message"),
+    [
+        (lt.TIHT(step="auto"), 0.1, TypeError, "step that is a number"),
+        (lt.RGN(), 0.1, TypeError, "solver must be TIHT or StoTIHT"),
+        (SOLVER, "guess", ValueError, "delta must be"),
+        (SOLVER, -0.1, ValueError, "delta must be"),
+        (
+            lt.StoTIHT(sampler=lt.RandomRows(24), step=0.5),
+            0.1,
+            ValueError,
+            "blocks must be fixed",
+        ),
+    ],
+)
+def test_contraction_of_takes_what_the_theorem_is_about(solver, delta, kind, message):
+    problem, _, X_true = weighed()
+    with pytest.raises(kind, match=message):
+        lt.theory.contraction_of(problem, X_true, solver, (1, 2, 2), delta=delta)
+
+
+def test_contraction_of_refuses_weights():
+    problem, _, X_true = weighed()
+    problem = lt.Problem(problem.A, problem.y, np.full(63, 2.0))
+    with pytest.raises(TypeError, match="without weights"):
+        lt.theory.contraction_of(problem, X_true, SOLVER)
 
 
 # ---- errors

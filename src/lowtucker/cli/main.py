@@ -9,6 +9,7 @@ import click
 
 from lowtucker._version import __version__
 from lowtucker.cli.bench import bench
+from lowtucker.cli.check import check
 from lowtucker.cli.common import INTERRUPTED
 from lowtucker.cli.complete import complete
 from lowtucker.cli.demo import demo
@@ -54,6 +55,7 @@ def main(traceback: bool) -> None:
       lowtucker demo
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
+      lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
       lowtucker reproduce fig1 --trials 20
 
     \b
@@ -61,7 +63,7 @@ def main(traceback: bool) -> None:
       0    done; `recover`, `complete`: the tensor was recovered
       2    bad input: the message says which and what to try
       3    `recover`, `complete`: ran, but the tensor was not recovered;
-           `bench`: a target was missed
+           `check`: the measurements will not do; `bench`: a target was missed
       130  interrupted
     """
 
@@ -69,6 +71,7 @@ def main(traceback: bool) -> None:
 main.add_command(demo)
 main.add_command(recover)
 main.add_command(complete)
+main.add_command(check)
 main.add_command(reproduce)
 main.add_command(video)
 main.add_command(bench)

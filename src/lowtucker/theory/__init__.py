@@ -4,6 +4,7 @@
 """
 
 from lowtucker.theory.comparison import Comparison, compare, contraction_of
+from lowtucker.theory.examination import Examination, examine
 from lowtucker.theory.isometry import Trip, trip
 from lowtucker.theory.quasioptimality import Eta, eta
 from lowtucker.theory.rates import Contraction, best_step, contraction
@@ -12,11 +13,13 @@ __all__ = [
     "Comparison",
     "Contraction",
     "Eta",
+    "Examination",
     "Trip",
     "best_step",
     "compare",
     "contraction",
     "contraction_of",
     "eta",
+    "examine",
     "trip",
 ]

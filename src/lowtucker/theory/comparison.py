@@ -9,7 +9,7 @@ import numpy as np
 
 from lowtucker._arrays import as_number, to_numpy
 from lowtucker._random import Seed
-from lowtucker.blocks import Partition
+from lowtucker.blocks import Partition, Shuffled
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import as_solver
@@ -95,6 +95,11 @@ def contraction_of(
         rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
     bound = solver.bind(problem, rank)
     rank, sampler = tuple(bound._threshold.rank), bound._sampler
+    if isinstance(sampler, Shuffled):
+        raise ValueError(
+            "The theorem draws every block anew: Shuffled takes each once an epoch. "
+            "Try lowtucker.Partition(block_size)."
+        )
     rows = block_slices(sampler, problem.m)
     gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
     if isinstance(delta, str):
@@ -125,7 +130,7 @@ def _delta(found: Trip, which: Which) -> tuple[float, float]:
     if which == "at_least":
         return found.scaled[:2]
     if which == "sampled":
-        return 1 / float(np.median(found.sampled[:, 0])), min(1.0, found.scaled.delta_sampled)
+        return 1 / found.usual, min(1.0, found.scaled.delta_sampled)
     low, high = found.floor, float(found.block_norms.max())
     return 2 / (low + high), (high - low) / (high + low)
 

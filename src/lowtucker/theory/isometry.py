@@ -27,7 +27,7 @@ from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "trip"]
+__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "random_tensors", "trip"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -123,13 +123,18 @@ class Trip:
         return max(1 - self.floor, float(self.block_norms.max()) - 1, 0.0)
 
     @property
+    def usual(self) -> float:
+        """Median of q over random tensors: 1 for rows of variance 1."""
+        return float(np.median(self.sampled[:, 0]))
+
+    @property
     def scaled(self) -> Scaled:
         """What is left of delta when A is multiplied by the best number."""
-        total, usual = self.lowest + self.highest, float(np.median(self.sampled[:, 0]))
-        if not (total > 0 and usual > 0):
+        total = self.lowest + self.highest
+        if not (total > 0 and self.usual > 0):
             return Scaled(1.0, 1.0, 1.0)
         delta = max(0.0, (self.highest - self.lowest) / total)
-        return Scaled(2 / total, delta, self._seen(1 / usual))
+        return Scaled(2 / total, delta, self._seen(1 / self.usual))
 
     def __str__(self) -> str:
         blocks = len(self.block_sizes)
@@ -157,7 +162,7 @@ def trip(
     rank: tuple[int, ...],
     blocks: int | BlockSampler | None = None,
     *,
-    starts: int = 8,
+    starts: int = 20,
     samples: int = 200,
     quantile: float = 0.95,
     iterations: int = 30,
@@ -230,7 +235,7 @@ def trip(
     if rank == A.shape:
         starts = 1  # the tangent space is all there is: one step finds the extremes
     number, trial = as_seed(seed)
-    pool = [*_random_tensors(A, rank, samples, (number, trial)), *_spikes(A, rank, number)]
+    pool = [*random_tensors(A, rank, samples, (number, trial)), *_spikes(A, rank, number)]
     seen = _quotients(A, pool, rows)
     norms = block_norms(A, rows)
     lowest = _extreme(A, _best(pool, seen[:, 0], starts, -1), -1, iterations)
@@ -294,7 +299,7 @@ def _block(A: MeasurementOperator, rows: slice) -> MeasurementOperator:
     return A if rows == slice(0, A.m) else A.restrict(rows)
 
 
-def _random_tensors(
+def random_tensors(
     A: MeasurementOperator, rank: tuple[int, ...], count: int, seed: tuple[int, int]
 ) -> Iterator[TuckerTensor]:
     """Random tensors of norm 1, of the kind and precision that A takes."""

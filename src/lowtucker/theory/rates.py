@@ -19,6 +19,8 @@ from lowtucker.tensor.unfolding import unfold
 __all__ = ["Contraction", "Version", "best_step", "contraction"]
 
 NumPyArray = np.ndarray[Any, Any]
+# Steps whose squares are numbers
+LONGEST = 1e100
 Version = Literal["paper", "repaired"]
 
 
@@ -86,14 +88,15 @@ class Contraction:
         steps = np.asarray(t, dtype=float)
         if not (np.isfinite(steps).all() and (steps >= 0).all()):
             raise ValueError(f"t must be a number of iterations, 0 or more, got {t!r}.")
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore", invalid="ignore"):
             powers = np.power(self.kappa, steps)
+            bound = powers * error if error else np.zeros_like(steps)  # inf * 0 is 0 here
             if self.version == "paper" or not self.sigma:
-                bound = powers * error + self.sigma
+                bound = bound + self.sigma
             elif self.kappa == 1:
-                bound = error + self.sigma * steps
+                bound = bound + self.sigma * steps
             else:
-                bound = powers * error + self.sigma * (1 - powers) / (1 - self.kappa)
+                bound = bound + self.sigma * (1 - powers) / (1 - self.kappa)
         return bound if steps.ndim else float(bound)
 
     def __str__(self) -> str:
@@ -185,6 +188,10 @@ def contraction(
     1.4142
     """
     step = as_number(step, "step", positive=True)
+    if step > LONGEST:
+        raise ValueError(
+            f"step must be at most {LONGEST:g}, got {step:g}: nothing contracts there."
+        )
     setting = _Setting.checked(delta, p, n_blocks, eta, version, block_norms, block_sizes)
     sigma = 0.0 if gradients is None else setting.sigma(step, gradients, rank)
     return Contraction(
@@ -212,7 +219,7 @@ def best_step(
     *,
     block_sizes: Any = None,
 ) -> float:
-    r"""Step with the least :math:`\kappa`: :math:`1/\alpha` for eta = 1, a shorter one above.
+    r"""Step with the least :math:`\kappa`: :math:`1/\alpha` for eta = 1.
 
     Parameters
     ----------

@@ -1,0 +1,56 @@
+"""``lowtucker check``: what measurements can do, before the work."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lowtucker.cli.common import FILE, NOT_RECOVERED, IntTuple, console
+
+__all__ = ["check"]
+
+
+@click.command()
+@click.argument("a", metavar="A", type=FILE)
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
+@click.option(
+    "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
+)
+@click.option(
+    "--order",
+    type=click.Choice(["C", "F"]),
+    help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must say.",
+)
+@click.option("--name", help="Array of the file, where it holds several.")
+@click.option("--block-size", type=click.IntRange(min=1), help="Rows of a block; chosen otherwise.")
+@click.option("--starts", type=click.IntRange(min=1), default=4, show_default=True,
+              help="Tensors from which the worst ones are looked for.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: Any,
+          name: str | None, block_size: int | None, starts: int, seed: int) -> None:  # fmt: skip
+    """Say whether the measurements A can determine tensors of a rank.
+
+    A is a file as for `lowtucker recover`. Looks at the adjoint, the norms of the rows, the
+    balance of blocks, bounds on the isometry constant of the paper's Definition 5.1, and the
+    tangent design at random tensors (are there others near with the same measurements?).
+
+    \b
+    Examples:
+      lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
+      lowtucker check data.mat --name A --order F --shape 30,30,10 --rank 8,8,2
+
+    Exit code 0 when nothing bad was found, 3 when something was, 2 for bad input.
+    """
+    import lowtucker as lt
+
+    A = lt.io.load_operator(a, shape, name=name, order=order)
+    with console(stderr=True).status("") as status:
+        found = lt.theory.examine(
+            A, rank, block_size=block_size, starts=starts, seed=seed,
+            report=lambda what: status.update(f"looking at {what}"),
+        )  # fmt: skip
+    console().print(str(found), markup=False)
+    sys.exit(0 if found.ok else NOT_RECOVERED)

@@ -1,0 +1,190 @@
+"""The verdict on measurements, on operators whose faults are known."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker.theory import examination
+
+SHAPE, RANK = (5, 5, 6), (1, 2, 2)  # 22 degrees of freedom
+
+
+def matrix(m, seed=0):
+    return np.random.default_rng(seed).standard_normal((m, 150))
+
+
+def levels(found, *words):
+    """Levels of the findings that have these words."""
+    return [one.level for one in found.findings if all(word in one.text for word in words)]
+
+
+def look(A, rank=RANK, **settings):
+    A = A if isinstance(A, lt.MeasurementOperator) else lt.as_operator(A, SHAPE)
+    return lt.theory.examine(A, rank, **{"starts": 1, "samples": 10} | settings)
+
+
+def test_good_measurements():
+    found = look(matrix(100))
+    assert found.ok
+    assert found.verdict == "These measurements can determine a tensor of rank (1, 2, 2)."
+    assert (found.m, found.equations, found.dof, found.looked_at) == (100, 100, 22, 100)
+    assert found.adjoint < 1e-14
+    assert found.row_norms == pytest.approx(np.linalg.norm(matrix(100), axis=1))
+    assert all(level == "good" for level in levels(found, ""))
+    assert levels(found, "4.5 equations per degree of freedom are plenty") == ["good"]
+    assert levels(found, "2 blocks of 50 rows are balanced") == ["good"]
+
+
+def test_the_tangent_design_is_that_of_random_tensors():
+    A = lt.as_operator(matrix(100), SHAPE)
+    found = look(A, seed=3)
+    usual = found.trip.usual
+    amplifications = []
+    for k, (low, high) in enumerate(found.design):
+        T = lt.TangentSpace(lt.random_tucker(SHAPE, RANK, seed=(3, k)))
+        D = np.stack([A.forward(T.full(unit)) for unit in np.eye(22)], axis=1)
+        values = np.linalg.svd(D, compute_uv=False) ** 2
+        assert (low, high) == pytest.approx((values[-1], values[0]), rel=1e-6)
+        amplifications.append(np.sqrt(usual * np.sum(1 / values)))
+    assert found.amplification == pytest.approx(max(amplifications), rel=1e-6)
+
+
+def test_the_amplification_is_what_noise_does():
+    """Relative error of X over relative noise in y, by recoveries with noise."""
+    A = lt.as_operator(matrix(132), SHAPE)
+    ratios = []
+    for k in range(20):
+        X = lt.random_tucker(SHAPE, RANK, seed=(0, k))
+        y = A.forward(X)
+        noise = np.random.default_rng(k).standard_normal(132)
+        noise *= 1e-3 * np.linalg.norm(y) / np.linalg.norm(noise)
+        result = lt.recover(A, y + noise, RANK, noise_std=1e-3 * np.linalg.norm(y) / 132**0.5)
+        ratios.append(lt.metrics.relative_error(result.X, X) / 1e-3)
+    assert look(A).amplification == pytest.approx(np.median(ratios), rel=0.5)
+
+
+def test_fewer_equations_than_degrees_of_freedom():
+    found = look(matrix(20))
+    assert not found.ok
+    assert "20 equations for 22 degrees of freedom: take at least 44" in found.verdict
+    assert levels(found, "less than full rank") == ["bad"]
+    assert found.amplification is None
+
+
+def test_few_and_many_measurements_are_noted():
+    few = look(matrix(40))
+    assert few.ok
+    assert "expect local minima" in few.verdict
+    assert levels(few, "lowtucker plan") == ["note"]
+    assert levels(look(matrix(160)), "least squares alone would do") == ["note"]
+
+
+def test_repeated_rows_do_not_identify():
+    rows = matrix(15)
+    found = look(np.concatenate([rows] * 4))
+    assert not found.ok
+    assert levels(found, "less than full rank") == ["bad"]
+    assert "near each there are others with the same measurements" in found.verdict
+
+
+def test_zero_rows_and_unequal_rows_are_noted():
+    rows = matrix(100)
+    rows[7] = 0
+    rows[50:] *= 30
+    found = look(rows, block_size=50)
+    assert found.ok
+    assert levels(found, "rows that are zero: 1") == ["note"]
+    assert levels(found, "row norms differ by a factor of") == ["note"]
+    assert levels(found, "blocks of 50 rows differ in energy", 'p="norms"') == ["note"]
+    assert levels(found, "steps of TIHT") == ["note"]
+
+
+def test_a_wrong_adjoint_ends_it():
+    wrong = lt.FunctionOperator(
+        lambda X: X.sum(0).ravel(), lambda v: 2 * np.repeat(v.reshape(1, 5, 6), 5, 0), SHAPE, 30
+    )
+    found = look(wrong)
+    assert not found.ok
+    assert found.trip is None
+    assert found.adjoint is None
+    assert "<A(X), v> = <X, A*(v)>" in found.verdict
+
+
+def test_an_operator_without_a_design_is_looked_at_by_products():
+    rows = matrix(60)
+    good = lt.FunctionOperator(lambda X: rows @ X.ravel(), lambda v: (v @ rows).reshape(SHAPE),
+                               SHAPE, 60)  # fmt: skip
+    found = look(good)
+    assert found.ok
+    assert found.design is None
+    assert levels(found, "the tangent design has full rank") == ["good"]
+    blind = lt.FunctionOperator(
+        lambda X: X.sum(0).ravel(), lambda v: np.repeat(v.reshape(1, 5, 6), 5, 0), SHAPE, 30
+    )
+    assert levels(look(blind), "less than full rank") == ["bad"]
+
+
+def test_sampled_entries_that_leave_out_a_slice():
+    cells = np.argwhere(np.random.default_rng(0).random((6, 6, 6)) < 0.7)
+    whole = look(lt.entries((6, 6, 6), cells), (1, 1, 1))
+    assert whole.ok
+    assert levels(whole, "of some tensor of that rank nothing is measured") == ["note"]
+    hole = look(lt.entries((6, 6, 6), cells[cells[:, 1] != 4]), (1, 1, 1))
+    assert not hole.ok
+    assert levels(hole, "Mode 1 has no samples of slice 4") == ["bad"]
+    assert "Mode 1 has no samples of slice 4" in hole.verdict
+
+
+def test_complex_measurements_count_twice():
+    A = lt.subsampled_transform((6, 6, 6), 60, "fft", seed=1)
+    found = look(A, (1, 1, 1))
+    assert (found.m, found.equations, found.dof) == (60, 120, 16)
+    assert found.ok
+
+
+def test_very_large_matrices_are_looked_at_in_part(monkeypatch):
+    monkeypatch.setattr(examination, "MANY", 60 * 150)
+    found = look(matrix(100))
+    assert (found.m, found.looked_at) == (100, 60)
+    assert levels(found, "of the first 60 rows") == ["note"]
+    assert sum(found.trip.block_sizes) == 60
+    assert len(found.row_norms) == 100
+
+
+def test_a_rank_that_is_not_attainable_warns():
+    with pytest.warns(lt.RankWarning, match=r"try rank=\(1, 1, 1\)"):
+        found = look(matrix(60), (1, 1, 2))
+    assert found.rank == (1, 1, 1)
+
+
+def test_progress_is_told():
+    heard = []
+    look(matrix(60), report=heard.append)
+    assert heard == ["the adjoint", "row norms", "blocks and isometry bounds", "tangent designs"]
+
+
+def test_the_text_has_the_numbers_the_marks_and_the_verdict():
+    found = look(matrix(20))
+    lines = str(found).splitlines()
+    assert lines[0] == "20 measurements of 5x5x6 tensors, 150 entries"
+    assert "0.91 equations for each" in lines[1]
+    assert any(line.startswith("  BAD ") for line in lines)
+    assert any(line.startswith("  ok ") for line in lines)
+    assert any(line.startswith("    delta >=") for line in lines)
+    assert lines[-1] == found.verdict
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: look(matrix(30), (1, 2)), "rank must have one entry a mode"),
+        (lambda: look(matrix(30), block_size=31), "blocks must be between 1 and 30"),
+        (lambda: look(lt.gaussian(SHAPE, 30, trials=2)), "A must be one operator"),
+        (lambda: lt.theory.examine(matrix(30), RANK), "shape is needed to read the rows"),
+    ],
+)
+def test_arguments_without_a_meaning(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
