@@ -26,6 +26,7 @@ LEVELS = [
     ["solvers", "stopping"],
     ["monitoring"],
     ["result"],
+    ["checkpoint"],
     ["driver"],
     ["solve"],
     ["fitting"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
@@ -11,7 +12,7 @@ import numpy as np
 from lowtucker._arrays import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.fitting import Fit, Loss, joined
-from lowtucker.monitoring import Callback
+from lowtucker.monitoring import Callback, interruptible
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch
@@ -43,6 +44,7 @@ def complete(
     X_true: Any = None,
     seed: Seed = 0,
     callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
 ) -> Result:
     """Find the tensor of low Tucker rank that agrees with the entries that are known.
 
@@ -61,7 +63,7 @@ def complete(
         Share of the samples that a first fit does not see, so that its error on them can be told:
         ``result.held_out``. The second fit, whose tensor is returned, begins there and sees all.
         0 leaves it out, and so do fewer than 1.5 samples per degree of freedom without them.
-    solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks
+    solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks, checkpoint
         As in :func:`lowtucker.recover`.
 
     Returns
@@ -102,7 +104,15 @@ def complete(
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     problem = Problem(A, y)
     warn_of_blind_spots(problem)
-    held = _held(A, rank, share, seed)
+    fit = fit.keeping(problem, rank, share, checkpoint)
+    with interruptible():
+        return fit.written(_completed(problem, rank, fit, share))
+
+
+def _completed(problem: Problem, rank: Any, fit: Fit, share: float) -> Result:
+    """Fit what is not held out, tell the error on that, and fit all."""
+    A: Any = problem.A
+    held = _held(A, rank, share, fit.seed)
     if not held.any():
         return fitted(problem, rank, fit)
     first = fitted(problem.block(np.flatnonzero(~held)), rank, fit)
@@ -116,7 +126,8 @@ def complete(
         found = [note for note in first.notes if "was found" in note]  # by a search for the rank
         result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
     else:
-        left = None if max_seconds is None else max(1e-9, max_seconds - first.seconds)
+        limit = fit.max_seconds
+        left = None if limit is None else max(1e-9, limit - first.seconds)
         known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
         again = fitted(problem, known, replace(fit, max_seconds=left))
         result = joined(first, again, "all samples")

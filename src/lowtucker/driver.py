@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,10 +24,15 @@ from lowtucker.stopping import Either, MaxEpochs, ResidualBelow, Stalled, Stoppi
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Run", "bind"]
+__all__ = ["Run", "bind", "epochs_allowed"]
 
 # At the noise floor a second-order solver goes on while a step lowers the residual by so much
 FINISHED = 1e-4
+# What a run is made of beside its settings and its history
+KEPT = (
+    "phase", "active", "waiting", "statuses", "epochs", "ended", "best_X", "best_residual",
+    "best_error", "guessed", "first_row", "seconds", "passes", "recorded",
+)  # fmt: skip
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
 
@@ -43,7 +49,14 @@ class Run:
     """One call of :func:`solve`: the trials that still run, and what is known of all."""
 
     def __init__(
-        self, problem: Problem, phases: list[Solver], rank: Any, stop: StoppingRule, X_true: Any
+        self,
+        problem: Problem,
+        phases: list[Solver],
+        rank: Any,
+        stop: StoppingRule,
+        X_true: Any,
+        *,
+        keeps: bool = False,
     ) -> None:
         self.whole = self.problem = problem
         self.phases, self.phase, self.rank = phases, 0, rank
@@ -66,6 +79,8 @@ class Run:
         self.seconds = self.passes = 0.0
         self.state: Any = None
         self.recorded: Any = None  # the state of the last row of the history
+        self.keeps = keeps
+        self.kept: Any = None  # what a later run can go on from: the last row, not yet judged
 
     def begin(self, start: Any, seed: Seed) -> None:
         """First state, and the first row of the history."""
@@ -76,23 +91,57 @@ class Run:
         self.solver = bind(self.problem, self.phases[self.phase], self.rank)
         self._timed(lambda: self.solver.init(self.problem, start, seed))
         self._record()
-        self._end(self._verdicts())
+        self._close()
 
-    def epoch(self) -> None:
-        """Steps of one epoch, a row of the history, and the verdict on every trial."""
+    def epoch(self, asked: Callable[[], bool]) -> None:
+        """Steps of one epoch, a row of the history, and the verdict on every trial.
+
+        Where it is asked to end, after the step at work: with what the last epoch had.
+        """
         for _ in range(self.solver.steps_per_epoch):
             self._timed(lambda: self.solver.advance(self.problem, self.state))
+            if asked():
+                self.interrupt()
+                return
             if self.solver.settled(self.state, self.tol):
                 break
         self.epochs[self.active] += 1
         self._record()
+        self._close()
+
+    def _close(self) -> None:
+        """Keep what this run is made of, and judge the last row."""
+        if self.keeps:
+            self.kept = {name: copy(getattr(self, name)) for name in KEPT}
+            self.kept["history"] = self.history.until_now()
+        self._end(self._verdicts())
+
+    def resume(self, kept: dict[str, Any], seed: Seed) -> None:
+        """Go on from a snapshot as if nothing had been in between."""
+        self.seed = seed
+        for name, value in kept.items():
+            setattr(self, name, value)
+        self.kept = kept
+        self.active, self.waiting = np.asarray(self.active, dtype=int), list(self.waiting)
+        self.statuses = np.array(self.statuses, dtype=object)
+        self.ended = {k: Found(*found) for k, found in self.ended.items()}
+        if self.stacked and self.active.size < self.trials:
+            self.problem = self.whole.select(self.active.tolist())
+        self.solver = bind(self.problem, self.phases[self.phase], self._rank_of_phase(), warn=False)
+        with np.errstate(all="ignore"):
+            self.state = self.solver.init(self.problem, self.recorded, seed)
+        self.recorded = self.state
         self._end(self._verdicts())
 
     def tell(self, callbacks: Sequence[Callback]) -> None:
         """Callbacks, outside the clock; any of them may stop the run."""
         row = self.history.last
         progress = Progress(
-            int(row["epoch"]), float(row["passes"]), row["residual"], self.state, _limit(self.stop)
+            int(row["epoch"]),
+            float(row["passes"]),
+            row["residual"],
+            self.state,
+            epochs_allowed(self.stop),
         )
         wishes = [callback(progress) for callback in callbacks]
         if True in wishes:
@@ -272,16 +321,19 @@ class Run:
         self.passes += self.state.passes
         if self.stacked:
             self.problem = self.whole.select(self.active.tolist())
-        rank = self.rank
-        if not self.stacked and rank is not None:  # of what is not attainable the first has warned
-            rank = attainable_rank(check_rank(rank, self.problem.shape, warn=False))
-        self.solver = bind(self.problem, self.phases[self.phase], rank, warn=False)
+        self.solver = bind(self.problem, self.phases[self.phase], self._rank_of_phase(), warn=False)
         best = [self._best(k) for k in self.active.tolist()]
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = _joined(tensors) if self.stacked else tensors[0]
         self._timed(lambda: self.solver.init(self.problem, start, self.seed))
         numbers = tuple(as_seed(self.seed)[1] + int(k) for k in self.active)
         self.state = self.recorded = replace(self.state, phase=self.phase, trials=numbers)
+
+    def _rank_of_phase(self) -> Any:
+        """Rank of a phase but the first, which has warned of what is not attainable."""
+        if self.stacked or self.rank is None or not self.phase:
+            return self.rank
+        return attainable_rank(check_rank(self.rank, self.problem.shape, warn=False))
 
     def result(self) -> Result:
         """Verdict without the truth."""
@@ -357,11 +409,13 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> S
     return solver.bind(problem, rank)
 
 
-def _limit(rule: Any) -> int | None:
+def epochs_allowed(rule: Any) -> int | None:
     """Largest number of epochs that a rule allows, for progress bars."""
     if isinstance(rule, MaxEpochs):
         return rule.epochs
-    limits = [_limit(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)]
+    limits = [
+        epochs_allowed(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)
+    ]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from lowtucker._arrays import Array, as_number, eps, like, namespace, real_dtype, to_numpy
 from lowtucker._random import Seed
+from lowtucker.checkpoint import Journal, fingerprint
 from lowtucker.metrics import relative_error
 from lowtucker.monitoring import Callback, History
 from lowtucker.problem import Problem
@@ -37,8 +38,9 @@ OUT = 6.0
 CLIP = 3.0
 # Weights are settled when a fit changes X by less than so much of the residual
 SETTLED, ROUNDS = 0.01, 30
-# Endings that leave nothing to go on with
-OVER = (Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS, Status.DIVERGED)
+# Endings that another call can go on from; and those that leave this call nothing to go on with
+GOES_ON = {Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS}
+OVER = {*GOES_ON, Status.DIVERGED}
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class Fit:
     ----------
     solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
         As in :func:`lowtucker.recover`.
+    journal : Journal, optional
+        Where the fits of this call are kept.
     """
 
     solver: Any
@@ -69,6 +73,7 @@ class Fit:
     seed: Seed
     callbacks: Sequence[Callback]
     loss: Loss
+    journal: Journal | None = None
 
     def __post_init__(self) -> None:
         """Check the loss; the other settings are checked where they are used."""
@@ -131,6 +136,7 @@ class Fit:
             X_true=self.X_true,
             seed=self.seed,
             callbacks=self.callbacks,
+            checkpoint=self.journal,
         )
         return joined(before, result, label)
 
@@ -156,8 +162,28 @@ class Fit:
         rule = rule | Stalled() | MaxEpochs(self.max_epochs - epochs if epochs else self.max_epochs)
         if self.max_seconds is None:
             return rule
-        left = max(1e-9, self.max_seconds - seconds) if seconds else self.max_seconds
-        return rule | MaxSeconds(left)
+        earlier = 0.0 if self.journal is None else self.journal.seconds  # of other calls
+        left = self.max_seconds + earlier - seconds
+        return rule | MaxSeconds(max(1e-9, left) if seconds else left)
+
+    def keeping(self, problem: Problem, rank: Any, start: Any, checkpoint: Any) -> Fit:
+        """Make the same fit with a checkpoint, which may have some of it already."""
+        if checkpoint is None:
+            return self
+        names = ("solver", "tol", "noise_std", "loss", "seed")
+        settings = {"rank": rank, **{name: getattr(self, name) for name in names}}
+        whose = fingerprint(problem, start, self.X_true, settings)
+        return replace(self, journal=Journal(checkpoint, whose, problem.y))
+
+    def written(self, result: Result) -> Result:
+        """Result of the call, which is kept; with a word on how to go on with it."""
+        if self.journal is None:
+            return result
+        self.journal.write()
+        if not set(np.atleast_1d(result.status)) & GOES_ON:
+            return result
+        note = f'The same call with checkpoint="{self.journal.path}" goes on from here.'
+        return replace(result, notes=(*result.notes, note))
 
 
 def joined(before: Result | None, after: Result, label: str) -> Result:

@@ -13,7 +13,7 @@ from lowtucker._arrays import eps, is_complex, like, size, to_numpy
 from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
 from lowtucker.fitting import Fit, Loss
-from lowtucker.monitoring import Callback
+from lowtucker.monitoring import Callback, interruptible
 from lowtucker.noise import CLEAR, PLENTY, is_noise
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
@@ -96,8 +96,11 @@ def recover(
     callbacks : sequence of callables
         Each gets a Progress after every epoch, and may return True to stop.
         ``[lowtucker.ProgressBar()]`` draws a progress bar.
-    checkpoint : None
-        Reserved.
+    checkpoint : path-like, optional
+        File to keep the run in, written after epochs. Where it is there already, the call goes on
+        from it, and ends with the result of an uninterrupted one, bit for bit; a run that a limit
+        ended goes on where there are more epochs, and always after ``max_seconds``, which count
+        anew. One that belongs to another problem or solver is refused.
 
     Returns
     -------
@@ -133,7 +136,6 @@ def recover(
     >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
     True
     """
-    _check_not_yet(checkpoint)
     _, search = _given_or_sought(rank)
     solver = solver.lower() if isinstance(solver, str) else solver
     problem = Problem(as_operator(A, shape, order=order), y, weights)
@@ -141,7 +143,9 @@ def recover(
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     _check_one(problem, search, loss)
     warn_of_blind_spots(problem)
-    return fitted(problem, rank, fit, start=start)
+    fit = fit.keeping(problem, rank, start, checkpoint)
+    with interruptible():
+        return fit.written(fitted(problem, rank, fit, start=start))
 
 
 def fitted(
@@ -177,7 +181,12 @@ def _judged(
         result = replace(result, status=Status.NOISE_FLOOR, success=True)
     if result.status is Status.STALLED and fit.solver == "auto":
         quietly = replace(fit, loss="squared", callbacks=())
-        rank, nothing_better = larger_rank_fits(problem, result, quietly)
+        with interruptible() as interrupt:
+            rank, nothing_better = larger_rank_fits(problem, result, quietly)
+        if interrupt.asked:
+            note = "The look at larger ranks was not finished."
+            notes = (*result.notes, note)
+            return replace(result, status=Status.INTERRUPTED, success=False, notes=notes)
         told = problem.A.alike and problem.A.designs  # by the adjoint, which tells more
         if nothing_better and not told and 100 * eps(problem.y) < result.residual < CLEAR:
             result = replace(result, status=Status.NOISE_FLOOR, success=True)
@@ -272,12 +281,4 @@ def _check_fields(problem: Problem) -> None:
         raise ValueError(
             "y is complex, but A gives real measurements of real tensors. For complex tensors try "
             "lowtucker.DenseOperator(matrix, shape, dtype=complex); otherwise give y.real."
-        )
-
-
-def _check_not_yet(checkpoint: Any) -> None:
-    """Refuse, before any work, what the interface names and this version does not do."""
-    if checkpoint is not None:
-        raise NotImplementedError(
-            "checkpoint is not there yet: keep result.state, or result.save(path)."
         )

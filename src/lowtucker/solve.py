@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import Any
 
 import numpy as np
@@ -11,8 +11,10 @@ import numpy as np
 from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, size
 from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
-from lowtucker.driver import Run, bind
-from lowtucker.monitoring import Callback
+from lowtucker.checkpoint import Journal, fingerprint
+from lowtucker.driver import Run, bind, epochs_allowed
+from lowtucker.monitoring import Callback, interruptible
+from lowtucker.monitoring.interrupt import Interrupt
 from lowtucker.noise import FULL, PLENTY
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
@@ -60,6 +62,7 @@ def iterate(
     >>> state.t, float(problem.relative_residual(state.X)) < 1e-6
     (99, True)
     """
+    _check_problem(problem)
     bound = bind(problem, _phases(solver, problem, rank)[0], rank)
     with np.errstate(all="ignore"):
         first = bound.init(problem, _tensor_or_state(start, problem), seed)
@@ -84,6 +87,7 @@ def solve(
     X_true: Any = None,
     seed: Seed = 0,
     callbacks: Sequence[Callback] = (),
+    checkpoint: Any = None,
 ) -> Result:
     """Run a solver on a problem until a rule says stop.
 
@@ -113,6 +117,8 @@ def solve(
     seed : int
     callbacks : sequence of callables
         Each gets one Progress after every epoch, outside the clock, and may return True to stop.
+    checkpoint : path-like, optional
+        File to write to, and to go on from where it is there: as in :func:`lowtucker.recover`.
 
     Notes
     -----
@@ -131,6 +137,7 @@ def solve(
     >>> lt.solve(problem, lt.TIHT(), (1, 2, 2), stop=rule).status.name
     'CONVERGED'
     """
+    _check_problem(problem)
     if len(problem.batch_shape) > 1:
         raise ValueError(
             f"A stack of trials has one leading axis, got {problem.batch_shape}. Flatten it."
@@ -151,27 +158,62 @@ def solve(
             "Try callbacks=[lowtucker.ProgressBar()]."
         )
     phases = _phases(solver, problem, rank)
-    run = Run(problem, phases, rank, stop, _truth(X_true, problem))
+    truth, limit = _truth(X_true, problem), epochs_allowed(stop)
+    run = Run(problem, phases, rank, stop, truth, keeps=checkpoint is not None)
+    journal: Journal | None = checkpoint
+    if checkpoint is not None and not isinstance(checkpoint, Journal):
+        settings = {"solver": solver, "rank": rank, "seed": seed}
+        journal = Journal(checkpoint, fingerprint(problem, start, X_true, settings), problem.y)
+    finished, kept = (None, None) if journal is None else journal.next_fit(limit)
+    if finished is not None:
+        return finished
     try:
-        with ExitStack() as stack:
-            for callback in callbacks:
-                if isinstance(callback, AbstractContextManager):
-                    stack.enter_context(callback)
-            run.begin(_tensor_or_state(start, problem), seed)
-            while run.active.size:
-                run.epoch()
-                run.tell(callbacks)
-    except KeyboardInterrupt:
-        if not run.history.rows:
-            raise
-        run.interrupt()
+        with interruptible() as interrupt, _entered(callbacks):
+            if kept is None:
+                run.begin(_tensor_or_state(start, problem), seed)
+            else:
+                run.resume(kept, seed)
+            _go(run, interrupt, callbacks, journal)
     except OSError as error:  # rows that could not be read
         if run.history.rows > 1:
             run.interrupt()
             error.result = run.result()  # type: ignore[attr-defined]
             error.add_note("What was found until then is the error's result: start=error.result.")
+            if journal is not None:
+                journal.finish(limit, error.result, run.kept)  # type: ignore[attr-defined]
         raise
-    return run.result()
+    result = run.result()
+    if journal is not None:
+        journal.finish(limit, result, run.kept)
+        if journal is not checkpoint:
+            journal.write()
+    return result
+
+
+def _go(
+    run: Run, interrupt: Interrupt, callbacks: Sequence[Callback], journal: Journal | None
+) -> None:
+    """Epoch after epoch, until all is ended, or Ctrl-C ends it."""
+    try:
+        while run.active.size:
+            run.epoch(lambda: interrupt.asked)
+            if journal is not None and run.active.size:
+                journal.epoch(run.kept)
+            run.tell(callbacks)
+    except KeyboardInterrupt:
+        if interrupt.raises or interrupt.asked:
+            raise
+        run.interrupt()
+
+
+@contextmanager
+def _entered(callbacks: Sequence[Callback]) -> Iterator[None]:
+    """Enter those of the callbacks that are context managers."""
+    with ExitStack() as stack:
+        for callback in callbacks:
+            if isinstance(callback, AbstractContextManager):
+                stack.enter_context(callback)
+        yield
 
 
 def _phases(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
@@ -202,6 +244,13 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     small = problem.A.restricts and dof <= LARGE  # dof^2 numbers for a block
     blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
     return [*blocks, RGN(starts=starts)]
+
+
+def _check_problem(problem: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"problem must be a Problem, got {type(problem).__name__}. Try lowtucker.Problem(A, y)."
+        )
 
 
 def _tensor_or_state(start: Any, problem: Problem) -> Any:

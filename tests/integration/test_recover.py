@@ -639,7 +639,7 @@ BAD = [
     ({"weights": np.ones(3)}, ValueError, "weights must have one entry for each"),
     ({"weights": -np.ones(M_ROWS)}, ValueError, "weights must be real, not negative"),
     ({"loss": "absolute"}, ValueError, "loss must be one of squared, huber"),
-    ({"checkpoint": "x"}, NotImplementedError, "checkpoint is not there yet"),
+    ({"checkpoint": 3}, TypeError, "checkpoint must be the path of a file, got 3"),
     ({"start": np.zeros((2, 2))}, ValueError, "start must have the shape of the tensor"),
     ({"start": np.full(SHAPE, np.nan)}, ValueError, "NaN or infinite entries"),
     ({"X_true": np.zeros((2, 2))}, ValueError, r"X_true must have shape \(6, 7, 5\)"),
@@ -649,7 +649,7 @@ BAD = [
     ({"callbacks": 5}, TypeError, "callbacks must be a sequence of callables"),
     ({"callbacks": [5]}, TypeError, "callbacks must be a sequence of callables"),
     ({"A": "A.npy"}, TypeError, "load_operator"),
-    ({"A": None}, TypeError, "matrix must be an array of numbers"),
+    ({"A": None}, TypeError, "A must be an array of numbers"),
 ]
 
 

@@ -13,13 +13,14 @@ from lowtucker.cli.check import check
 from lowtucker.cli.common import INTERRUPTED
 from lowtucker.cli.complete import complete
 from lowtucker.cli.demo import demo
+from lowtucker.cli.plan import plan
 from lowtucker.cli.recover import recover
 from lowtucker.cli.reproduce import reproduce
 from lowtucker.cli.video import video
 
 __all__ = ["main"]
 
-BAD_INPUT = 2
+FAILED, BAD_INPUT = 1, 2
 
 
 class _Commands(click.Group):
@@ -33,11 +34,32 @@ class _Commands(click.Group):
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             sys.exit(INTERRUPTED)
-        except (ValueError, TypeError, OSError, ImportError, NotImplementedError) as error:
+        except (
+            ValueError, TypeError, OSError, ImportError, NotImplementedError,
+            ArithmeticError, MemoryError,
+        ) as error:  # fmt: skip
             if ctx.params.get("traceback"):
                 raise
-            click.echo(f"Error: {error}", err=True)
-            sys.exit(BAD_INPUT)
+            advice = _advice(error)
+            click.echo(f"Error: {advice or error}", err=True)
+            sys.exit(FAILED if advice else BAD_INPUT)
+
+
+def _advice(error: Exception) -> str:
+    """What to say of a failure that is not about the input alone."""
+    from numpy.linalg import LinAlgError
+
+    if isinstance(error, MemoryError):
+        return (
+            f"there is not enough memory ({error}). Keep A in a .npy file, which is read block by "
+            "block where it is large, or take a smaller tensor."
+        )
+    if isinstance(error, ArithmeticError | LinAlgError):
+        return (
+            f"the computation failed ({error}). Bring A and y to moderate sizes, such as entries "
+            "about 1, and look for rows that stick out; `lowtucker --traceback` shows where."
+        )
+    return ""
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
@@ -55,12 +77,14 @@ def main(traceback: bool) -> None:
       lowtucker demo
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
+      lowtucker plan --shape 30,30,30 --rank 3,3,3
       lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
       lowtucker reproduce fig1 --trials 20
 
     \b
     Exit codes:
       0    done; `recover`, `complete`: the tensor was recovered
+      1    failed: out of memory, or numbers beyond what can be computed
       2    bad input: the message says which and what to try
       3    `recover`, `complete`: ran, but the tensor was not recovered;
            `check`: the measurements will not do; `bench`: a target was missed
@@ -71,6 +95,7 @@ def main(traceback: bool) -> None:
 main.add_command(demo)
 main.add_command(recover)
 main.add_command(complete)
+main.add_command(plan)
 main.add_command(check)
 main.add_command(reproduce)
 main.add_command(video)

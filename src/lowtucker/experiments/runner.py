@@ -16,6 +16,7 @@ from typing import Any
 from lowtucker._arrays import one_blas_thread
 from lowtucker.experiments.base import Columns, Experiment, Results, quietly
 from lowtucker.experiments.store import Store
+from lowtucker.monitoring import interrupts_raise
 
 __all__ = ["Job", "available_workers", "pending", "results", "run"]
 
@@ -32,7 +33,7 @@ class Job:
 
     def __call__(self) -> Columns:
         """Compute the columns, with one BLAS thread and without known warnings."""
-        with one_blas_thread(), quietly():
+        with one_blas_thread(), quietly(), interrupts_raise():
             return self.experiment.compute(self.cell, self.first, self.count, self.seed)
 
     @property

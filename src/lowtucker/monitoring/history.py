@@ -61,6 +61,12 @@ class History(Mapping[str, NumPyArray]):
             self._columns[name] = column
         self._count += 1
 
+    def until_now(self) -> History:
+        """Rows so far, to be read only: without a copy."""
+        now = History()
+        now._columns, now._count = dict(self._columns), self._count
+        return now
+
     @property
     def rows(self) -> int:
         """The number of rows."""

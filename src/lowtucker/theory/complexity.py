@@ -41,7 +41,10 @@ def sample_complexity(
     rank = check_rank(rank, shape)
     delta, constant = _share(delta), as_number(constant, "constant", positive=True)
     n, r, d = max(shape), max(rank), len(shape)
-    return math.ceil(constant * (r**d + d * n * r) / delta**2)
+    m: float = constant * (r**d + d * n * r) / delta / delta
+    if m == math.inf:
+        raise ValueError(f"delta = {delta:g} is too small for constant = {constant:g}.")
+    return math.ceil(m)
 
 
 def _share(delta: Any) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 from lowtucker._arrays import as_integer, as_number, as_shape, like, one_blas_thread, size, to_numpy
 from lowtucker._errors import SlowOperatorWarning
 from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.experiments.base import Columns, Experiment, rank_label
+from lowtucker.experiments.base import Columns, Experiment
 from lowtucker.experiments.runner import Job, pending, results, run
 from lowtucker.experiments.store import Store
 from lowtucker.fitting import Fit
@@ -42,11 +42,17 @@ __all__ = [
     "NAMES",
     "Level",
     "PhaseTransition",
-    "Recoveries",
+    "RandomRecoveries",
+    "Report",
+    "as_whole_seed",
+    "check_noise",
+    "check_rate",
     "drawn",
     "kept_in",
+    "per_dof",
     "phase_transition",
     "progressing",
+    "table",
     "wilson",
 ]
 
@@ -182,7 +188,7 @@ class Level:
 
 
 @dataclass(frozen=True)
-class Recoveries(Experiment):
+class RandomRecoveries(Experiment):
     """Random tensors, measured by an operator and recovered.
 
     A level is told by its own ``source`` and not by the operator, of which ``repr`` says too little
@@ -318,7 +324,8 @@ def phase_transition(
     ----------
     operator : "gaussian", "rank-one", "entries", "dct", callable, or MeasurementOperator
         A callable ``(m, seed) -> MeasurementOperator`` makes a new one for every trial; ``seed`` is
-        an integer below 2**31. Of an operator's own rows m are drawn at random for every trial.
+        an integer below 2**31, and 0 in a first call for each m that tells callables apart. Of an
+        operator's own rows m are drawn at random for every trial.
     shape, rank : tuple of int
     measurements : sequence of int, optional
         Numbers m to try; 1.1 to 8 times the degrees of freedom by default, as far as there are so
@@ -359,23 +366,23 @@ def phase_transition(
     _check_operator(operator, shape)
     wanted = _levels(measurements, operator, shape, rank)
     trials, workers = as_integer(trials, "trials"), as_integer(workers, "workers")
-    seed = _as_number_of_a_seed(seed)
-    noise, tol = check_noise(noise), as_number(tol, "tol", positive=True)
+    seed = as_whole_seed(seed)
+    noise, tol = check_noise(noise), _check_tol(tol)
     checked = _check_solver(solver)
     if workers > 1:
         _check_pickles(operator)
     levels = tuple(Level(m, _source(operator, shape, m)) for m in wanted)
-    experiment = Recoveries(operator, levels, shape, rank, checked, noise, tol)
+    experiment = RandomRecoveries(operator, levels, shape, rank, checked, noise, tol)
     with kept_in(folder) as store, progressing(progress) as report:
         jobs = pending([experiment], store, seed, trials)
         done = len(levels) * trials - len(jobs)
-        run(jobs, store, workers=workers, report=counting(report, done, len(levels) * trials))
+        run(jobs, store, workers=workers, report=_counting(report, done, len(levels) * trials))
         found = results(experiment, store, seed, trials)
     assert found is not None
     return table(experiment, [found[level] for level in levels])
 
 
-def table(experiment: Recoveries, columns: Sequence[Columns]) -> PhaseTransition:
+def table(experiment: RandomRecoveries, columns: Sequence[Columns]) -> PhaseTransition:
     """Table of what the trials of all levels came to, from the smallest m."""
     order = np.argsort([level.m for level in experiment.levels])
     columns = [columns[i] for i in order]
@@ -395,20 +402,29 @@ def table(experiment: Recoveries, columns: Sequence[Columns]) -> PhaseTransition
 def kept_in(folder: str | os.PathLike[str] | None) -> Iterator[Store]:
     """Store in a folder; where there is none, in one that is gone afterwards."""
     if folder is not None:
-        yield Store(Path(folder))
+        yield Store(_as_folder(folder))
         return
     with tempfile.TemporaryDirectory(prefix="lowtucker-") as temporary:
         yield Store(Path(temporary))
 
 
-def counting(report: Report, done: int, total: int) -> Callable[[Job], None]:
+def _as_folder(folder: Any) -> Path:
+    if not isinstance(folder, str | os.PathLike):
+        raise TypeError(f"folder must be a path or None, got {folder!r}.")
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
+        raise ValueError(f"folder {path} is a file. Give the name of a folder, new or old.")
+    return path
+
+
+def _counting(report: Report, done: int, total: int) -> Callable[[Job], None]:
     """Report of the runner's that counts jobs."""
     count = done
 
     def hear(job: Job) -> None:
         nonlocal count
         count += 1
-        report(count, total, f"rank {rank_label(job.experiment.rank)}, m = {job.cell.m}")  # type: ignore[attr-defined]
+        report(count, total, f"m = {job.cell.m}")
 
     return hear
 
@@ -437,6 +453,11 @@ def progressing(progress: Any) -> Iterator[Report]:
             )
 
 
+def per_dof(ratio: float, dof: int) -> int:
+    """Measurements that are at least so many per degree of freedom; 1.1 times 50 are 55."""
+    return math.ceil(ratio * dof - 1e-9)
+
+
 def check_rate(rate: Any) -> float:
     """Check a rate to reach: above 0, at most 1."""
     number = as_number(rate, "rate", positive=True)
@@ -453,6 +474,13 @@ def check_noise(noise: Any) -> float:
             f"noise must be below 1, got {number:g}: it is relative to the measurements, and at 1 "
             "as large as they are."
         )
+    return number
+
+
+def _check_tol(tol: Any) -> float:
+    number = as_number(tol, "tol", positive=True)
+    if number >= 1:
+        raise ValueError(f"tol must be below 1, the error of zero, got {number:g}. Try tol=1e-5.")
     return number
 
 
@@ -476,7 +504,9 @@ def _levels(
     measurements: Any, operator: Any, shape: tuple[int, ...], rank: tuple[int, ...]
 ) -> list[int]:
     """Numbers of measurements, as given, or multiples of dof as far as there are so many."""
-    most = size(shape) if operator in LIMITED else getattr(operator, "m", None)
+    whole = isinstance(operator, MeasurementOperator)
+    limited = isinstance(operator, str) and operator in LIMITED
+    most = size(shape) if limited else operator.m if whole else None
     dof = degrees_of_freedom(shape, rank)
     if measurements is not None:
         try:
@@ -494,11 +524,12 @@ def _levels(
             f"operator has {most} rows, fewer than the {dof} degrees of freedom of rank {rank}: no "
             "tensor could be recovered. Take an operator with more rows, or a smaller rank."
         )
-    wanted = (math.ceil(x * dof) for x in RATIOS)
+    wanted = (per_dof(x, dof) for x in RATIOS)
     return sorted({m if most is None else min(m, most) for m in wanted})
 
 
-def _as_number_of_a_seed(seed: Any) -> int:
+def as_whole_seed(seed: Any) -> int:
+    """Check a seed that trials are numbered within."""
     number, trial = as_seed(seed)
     if trial or isinstance(seed, tuple):
         raise TypeError(f"seed must be an integer, got {seed!r}: trials are numbered from 0.")
@@ -506,13 +537,11 @@ def _as_number_of_a_seed(seed: Any) -> int:
 
 
 def _check_solver(solver: Any) -> Any:
-    """Solver that exists; names in lower case, so that a cache knows them again."""
+    """Solver with its settings, so that a cache knows it again by any name; "auto" stays."""
     if isinstance(solver, list | tuple) and solver:
-        return tuple(map(_check_solver, solver))
-    name = solver.lower() if isinstance(solver, str) else solver
-    if name != "auto":
-        as_solver(name)
-    return name
+        return tuple(map(as_solver, solver))
+    automatic = isinstance(solver, str) and solver.lower() == "auto"
+    return "auto" if automatic else as_solver(solver)
 
 
 def _check_pickles(operator: Any) -> None:
@@ -534,5 +563,5 @@ def _source(operator: Any, shape: tuple[int, ...], m: int) -> str:
     probe = generator(0, Stream.PROBE).standard_normal(shape)
     with one_blas_thread():  # the same sums in every run
         y = to_numpy(A.forward(like(probe, A.prototype, A.dtype)))
-    head = repr((type(A).__name__, whole, A.m, y.dtype.str)).encode()
+    head = repr((type(A).__name__, whole, y.dtype.str)).encode()
     return hashlib.sha256(head + y.tobytes()).hexdigest()[:16]

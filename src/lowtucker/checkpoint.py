@@ -1,0 +1,299 @@
+"""Checkpoints: a file that a call goes on from, as if it had never been interrupted.
+
+A call is a sequence of fits, one for most. What lies between them is computed anew, and is the
+same; finished fits are read from the file, and the one that was at work goes on from its last
+epoch. The file holds numbers and JSON, no pickle, with a checksum of all of it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import time
+import zipfile
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import Array, like, to_numpy
+from lowtucker._errors import FileFormatError
+from lowtucker._random import Stream, generator
+from lowtucker._version import __version__
+from lowtucker.monitoring import History
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.problem import Problem
+from lowtucker.result import Result
+from lowtucker.solvers import State
+from lowtucker.status import Status
+from lowtucker.tensor.random import random_tucker
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Journal", "fingerprint"]
+
+MAGIC = b"lowtucker checkpoint 1\n"
+# The time between two writings is at least so many times what one takes
+RARELY = 20
+# Endings that a later call, with other limits, goes on from
+LIMITED = {Status.MAX_EPOCHS, Status.MAX_SECONDS}
+# What a state has that X gives again
+_REMADE = ("full", "residual", "gradient", "step", "model")
+_STATE = tuple(f.name for f in fields(State) if f.name not in _REMADE)
+_RESULT = tuple(f.name for f in fields(Result))
+
+
+class Journal:
+    """What a call has done so far, in memory and in its file.
+
+    Parameters
+    ----------
+    path : path-like
+        The checkpoint; the one before it is kept beside it, with ``.previous`` added.
+    print : dict of str to str
+        What problem and solver these are; another's checkpoint is refused.
+    example : array
+        Tensors come back as arrays of this kind.
+
+    Notes
+    -----
+    Written after an epoch, but so seldom that it takes at most a twentieth of the time. A file
+    takes the place of the last one when it is complete, or never.
+    """
+
+    def __init__(self, path: Any, print: dict[str, str], example: Array) -> None:  # noqa: A002
+        self.path, self.print, self.example = _checked(path), print, example
+        self.previous = self.path.with_name(self.path.name + ".previous")
+        # of each finished fit: its limit, its result, and its last epoch where a limit ended it
+        self.fits: list[tuple[int | None, Result, Any]] = []
+        self.current: Any = None  # the last epoch of the fit at work
+        self.seconds = 0.0  # of the iterations of earlier calls
+        self.position = 0
+        self._written = self._cost = 0.0
+        if self.path.exists():
+            self._read()
+
+    def next_fit(self, max_epochs: int | None) -> tuple[Result | None, Any]:
+        """Result of the next fit if it is finished, or else what to go on from, if anything."""
+        k, self.position = self.position, self.position + 1
+        if k < len(self.fits):
+            limit, result, last = self.fits[k]
+            if last is None or (
+                limit == max_epochs and Status.MAX_SECONDS not in _statuses(result)
+            ):
+                return result, None
+            del self.fits[k:]  # there is more time, or there are more epochs: that fit goes on
+            self.current = last
+        return None, self.current
+
+    def epoch(self, kept: Any) -> None:
+        """Take note of the end of an epoch; write it if it is time."""
+        self.current = kept
+        self._write_if_due()
+
+    def finish(self, max_epochs: int | None, result: Result, kept: Any) -> None:
+        """Take note of the end of a fit. One that was interrupted is still at work."""
+        statuses = _statuses(result)
+        if Status.INTERRUPTED in statuses:
+            self.current = kept
+            self.write()
+            return
+        self.fits.append((max_epochs, result, kept if statuses & LIMITED else None))
+        self.current = None
+        self._write_if_due()
+
+    def _write_if_due(self) -> None:
+        if time.monotonic() - self._written >= RARELY * self._cost:
+            self.write()
+
+    def write(self) -> None:
+        """Write everything: completely, or not at all."""
+        from lowtucker.io import replacing
+
+        begin = time.monotonic()
+        arrays: dict[str, Any] = {}
+        content = {
+            "version": __version__,
+            "print": self.print,
+            "fits": _encoded(self.fits, arrays),
+            "current": _encoded(self.current, arrays),
+        }
+        arrays["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
+        buffer = io.BytesIO()
+        np.savez(buffer, **arrays)
+        payload = buffer.getvalue()
+        with replacing(self.path) as file:
+            file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
+            self._keep_previous()
+        self._written = time.monotonic()
+        self._cost = self._written - begin
+
+    def _keep_previous(self) -> None:
+        """Let the file that is about to be replaced be found under another name, too."""
+        if not self.path.exists():
+            return
+        self.previous.unlink(missing_ok=True)
+        try:
+            os.link(self.path, self.previous)
+        except OSError:  # not every file system has links
+            shutil.copyfile(self.path, self.previous)
+
+    def _read(self) -> None:
+        content, arrays = _unpacked(self.path, self.previous)
+        there = content["print"]
+        if there != self.print:
+            names = [name for name in {**there, **self.print} if
+                     there.get(name) != self.print.get(name)]  # fmt: skip
+            lines = "; ".join(
+                f"{name}: there {there.get(name)}, here {self.print.get(name)}" for name in names
+            )
+            raise ValueError(
+                f"checkpoint {self.path} belongs to another call. {lines}. Give the checkpoint "
+                "another name, or delete it."
+            )
+        self.fits = [tuple(one) for one in self._decoded(content["fits"], arrays)]
+        self.current = self._decoded(content["current"], arrays)
+        self.seconds = sum(result.seconds for _, result, _ in self.fits)
+        if self.current is not None:
+            self.seconds += self.current["seconds"]
+
+    def _decoded(self, value: Any, arrays: dict[str, Any]) -> Any:
+        if isinstance(value, list):
+            return [self._decoded(one, arrays) for one in value]
+        if not isinstance(value, dict):
+            return value
+        ((kind, inside),) = value.items()
+        if kind == "array":
+            return arrays[inside]
+        if kind == "status":
+            return Status[inside]
+        inside = self._decoded(inside, arrays)
+        if kind == "tuple":
+            return tuple(inside)
+        if kind == "tucker":
+            parts = [like(part, self.example) for part in inside]
+            return TuckerTensor.trusted(parts[0], parts[1:])
+        if kind == "pairs":
+            return dict(inside)
+        if kind == "history":
+            return History.of(dict(inside))
+        made = dict(inside)
+        if kind == "result" and isinstance(made["status"], tuple):
+            made["status"] = np.array(made["status"], dtype=object)
+        return State(**made) if kind == "state" else Result(**made)
+
+
+def _statuses(result: Result) -> set[Status]:
+    return set(np.atleast_1d(result.status).tolist())
+
+
+def _encoded(value: Any, arrays: dict[str, Any]) -> Any:
+    """JSON of a value; arrays are put aside, under a number."""
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    if isinstance(value, Status):
+        return {"status": value.name}
+    if isinstance(value, TuckerTensor):
+        return {"tucker": _encoded([value.core, *value.factors], arrays)}
+    if isinstance(value, History):
+        columns = [[name, value[name]] for name in value]
+        return {"history": [[name, _encoded(_plain(column), arrays)] for name, column in columns]}
+    if isinstance(value, State | Result):
+        kind, names = ("state", _STATE) if isinstance(value, State) else ("result", _RESULT)
+        return {kind: [[name, _encoded(getattr(value, name), arrays)] for name in names]}
+    if isinstance(value, dict):
+        return {"pairs": [[_encoded(k, arrays), _encoded(v, arrays)] for k, v in value.items()]}
+    if isinstance(value, tuple):
+        return {"tuple": [_encoded(one, arrays) for one in value]}
+    if isinstance(value, list):
+        return [_encoded(one, arrays) for one in value]
+    array = to_numpy(value)
+    if array.dtype == object:  # of statuses
+        return {"tuple": [_encoded(one, arrays) for one in array.tolist()]}
+    name = f"a{len(arrays)}"
+    arrays[name] = array
+    return {"array": name}
+
+
+def _plain(column: Any) -> Any:
+    """Column of texts as a list; of numbers as it is."""
+    return column.tolist() if column.dtype.kind == "U" else column
+
+
+def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
+    """Content of a file whose checksum is right."""
+    data = source.read_bytes()
+    payload = data[len(MAGIC) + 32 :]
+    if not data.startswith(MAGIC):
+        raise FileFormatError(
+            f"{source} is not a checkpoint of this version of lowtucker. Give the checkpoint "
+            "another name."
+        )
+    advice = "Delete it to begin anew."
+    if previous.exists():
+        advice = f"The one before it is {previous}: put it in its place to go on from there."
+    if hashlib.sha256(payload).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
+        raise FileFormatError(f"checkpoint {source} is damaged. {advice}")
+    with zipfile.ZipFile(io.BytesIO(payload)) as file:
+        if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
+            raise FileFormatError(f"checkpoint {source} was not written by lowtucker. {advice}")
+    with np.load(io.BytesIO(payload), allow_pickle=False) as members:
+        arrays = {name: members[name] for name in members.files}
+    return json.loads(arrays.pop("content").tobytes()), arrays
+
+
+def _checked(path: Any) -> Path:
+    if not isinstance(path, str | os.PathLike):
+        raise TypeError(f'checkpoint must be the path of a file, got {path!r}. Try "run.ckpt".')
+    file = Path(path)
+    if file.is_dir() or not file.absolute().parent.is_dir():
+        what = "is a folder" if file.is_dir() else "is in a folder that does not exist"
+        raise ValueError(f'checkpoint {file} {what}. Try "run.ckpt".')
+    return file
+
+
+def fingerprint(
+    problem: Problem, start: Any, X_true: Any, settings: dict[str, Any]
+) -> dict[str, str]:
+    """Name of a problem and of how it is solved.
+
+    The operator is known by what it measures of one random tensor: a large one is read once, and
+    not hashed.
+    """
+    return {
+        "shape": str(problem.shape),
+        "measurements": str(problem.m),
+        "operator": f"{type(problem.A).__name__} {_probe(problem.A)}",
+        "y": _digest(problem.y),
+        "weights": _digest(problem.weights),
+        "start": _digest(getattr(start, "X", start)),
+        "X_true": _digest(X_true),
+        **{name: re.sub(r" at 0x\w+", "", repr(value)) for name, value in settings.items()},
+    }
+
+
+def _probe(A: MeasurementOperator) -> str:
+    """Three numbers of what is measured of a random tensor, as far as rounding leaves them."""
+    X = random_tucker(A.shape, (1,) * len(A.shape), seed=int(Stream.PROBE))
+    parts = [like(part, A.prototype, A.dtype) for part in (X.core, *X.factors)]
+    y = to_numpy(A.forward(TuckerTensor.trusted(parts[0], parts[1:])))
+    signs = generator(0, Stream.PROBE).choice([-1.0, 1.0], size=(2, A.m))
+    numbers = [np.linalg.norm(y), *np.abs(np.ravel(y @ signs.T))]
+    return " ".join(f"{number:.6g}" for number in numbers)
+
+
+def _digest(x: Any) -> str:
+    """Short hash of an array, a tensor, or nothing."""
+    if x is None:
+        return "none"
+    parts = [x.core, *x.factors] if isinstance(x, TuckerTensor) else [x]
+    made = hashlib.sha256()
+    for part in parts:
+        array = np.ascontiguousarray(to_numpy(part))
+        made.update(f"{array.dtype} {array.shape}".encode())
+        made.update(array.tobytes())
+    return made.hexdigest()[:16]

@@ -1,0 +1,76 @@
+"""Ctrl-C as a wish: the run ends after its step, and a second one ends at once."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from types import FrameType
+
+__all__ = ["Interrupt", "interruptible", "interrupts_raise"]
+
+
+@dataclass
+class Interrupt:
+    """Whether Ctrl-C was pressed; and whether it is to end more than the run at work."""
+
+    asked: bool = False
+    raises: bool = False
+
+
+_current: ContextVar[Interrupt | None] = ContextVar("lowtucker_interrupt", default=None)
+
+
+@contextmanager
+def interruptible() -> Iterator[Interrupt]:
+    """Take note of Ctrl-C rather than raise; only the outermost one listens.
+
+    In other threads, and where somebody else handles the signal, nothing changes.
+    """
+    outer = _current.get()
+    if outer is not None:
+        yield outer
+        return
+    with _known_as(Interrupt()) as interrupt:
+        if not _ours_to_take():
+            yield interrupt
+            return
+
+        def listen(number: int, frame: FrameType | None) -> None:
+            if interrupt.asked:
+                signal.default_int_handler(number, frame)
+            interrupt.asked = True
+            logging.getLogger("lowtucker").warning(
+                "Ending after this step, with what was found. Ctrl-C again ends at once."
+            )
+
+        before = signal.signal(signal.SIGINT, listen)
+        try:
+            yield interrupt
+        finally:
+            signal.signal(signal.SIGINT, before)
+
+
+@contextmanager
+def interrupts_raise() -> Iterator[None]:
+    """Let Ctrl-C end all: a trial of an experiment must not end with half a result."""
+    with _known_as(Interrupt(raises=True)):
+        yield
+
+
+@contextmanager
+def _known_as(interrupt: Interrupt) -> Iterator[Interrupt]:
+    token = _current.set(interrupt)
+    try:
+        yield interrupt
+    finally:
+        _current.reset(token)
+
+
+def _ours_to_take() -> bool:
+    main = threading.current_thread() is threading.main_thread()
+    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler

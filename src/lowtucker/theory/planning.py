@@ -1,0 +1,448 @@
+"""What to expect of an experiment before it is made."""
+
+from __future__ import annotations
+
+import math
+import os
+from dataclasses import dataclass, replace
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+
+from lowtucker._arrays import as_integer, as_shape, size
+from lowtucker._random import Stream, generator
+from lowtucker.experiments.base import Columns
+from lowtucker.experiments.runner import pending, run
+from lowtucker.experiments.store import Store
+from lowtucker.noise import FULL, PLENTY
+from lowtucker.operators import entries
+from lowtucker.solve import automatic
+from lowtucker.solvers.rgn import FEW, LARGE
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.theory.transition import (
+    NAMES,
+    Level,
+    PhaseTransition,
+    RandomRecoveries,
+    Report,
+    as_whole_seed,
+    check_noise,
+    check_rate,
+    drawn,
+    kept_in,
+    per_dof,
+    progressing,
+    table,
+)
+
+__all__ = ["Plan", "plan"]
+
+NumPyArray = np.ndarray[Any, Any]
+
+# Measurements per degree of freedom that are simulated, and where to begin
+LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
+FIRST = {"gaussian": 4.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
+# Relative error that counts as recovered, and the epochs within which it must be
+TOL, EPOCHS = 1e-5, 60
+# Largest dof N, and dof, whose trials take about a second: above, a smaller tensor is simulated
+LARGEST_PRODUCT, LARGEST_DOF = 7.5e6, 350
+# Least n_k / r_k of that tensor, unless the true one has less: with less, entries run out
+ROOM = 4
+# Below this m N a trial takes less than starting a process for it would
+SMALL = 10**5
+# Numbers beside A, as measured: grams and designs of blocks; tensors; residuals and the like
+GRAMS, TENSORS, VECTORS = 6, 4, 20
+# Bytes of a matrix above which it is worth making its rows anew
+HUGE = 10**9
+
+
+@dataclass(frozen=True, eq=False)
+class Plan:
+    """What to expect of an experiment; ``str`` is a table.
+
+    Attributes
+    ----------
+    shape, rank : tuple of int
+    operator : str
+    noise : float
+        Relative to the root mean square of the measurements.
+    rate : float
+        Share of tensors that should be recovered.
+    dof : int
+        Degrees of freedom, the least with which recovery can be hoped for.
+    m : int or None
+        Suggested number of measurements; None where no number that was tried reached the rate.
+    transition : PhaseTransition
+        What was simulated.
+    solvers : tuple of str
+        What "auto" takes with m measurements, in turn.
+    operator_bytes, working_bytes : int
+        Memory of the operator in double precision, and about what recovery needs beside it; 0
+        where m is None.
+    notes : tuple of str
+        What to know before these numbers are trusted.
+    """
+
+    shape: tuple[int, ...]
+    rank: tuple[int, ...]
+    operator: str
+    noise: float
+    rate: float
+    dof: int
+    m: int | None
+    transition: PhaseTransition
+    solvers: tuple[str, ...]
+    operator_bytes: int
+    working_bytes: int
+    notes: tuple[str, ...]
+
+    @property
+    def scaled_down(self) -> bool:
+        """Whether a smaller tensor was simulated than the one that is planned for."""
+        return (self.transition.shape, self.transition.rank) != (self.shape, self.rank)
+
+    @property
+    def share(self) -> float | None:
+        """Measurements per entry, m / N."""
+        return None if self.m is None else self.m / size(self.shape)
+
+    @property
+    def simulated(self) -> dict[str, Any] | None:
+        """Row of ``transition`` that m stands on: trials, recovered, rate and its interval."""
+        m = self.transition.suggest(self.rate)
+        return next((row for row in self.transition.rows() if row["m"] == m), None)
+
+    @property
+    def passes(self) -> float | None:
+        """Readings of all the rows: the median of the simulation."""
+        return None if self.simulated is None else self.simulated["median_passes"]
+
+    @property
+    def error(self) -> float | None:
+        """Relative error of X: the median of the simulation."""
+        return None if self.simulated is None else self.simulated["median_error"]
+
+    def __repr__(self) -> str:
+        noise = f", noise {self.noise:.3g}" if self.noise else ", no noise"
+        head = f"Plan: shape {self.shape}, rank {self.rank}, operator {self.operator}{noise}"
+        lines = [("degrees of freedom", str(self.dof)), *self._expected()]
+        return "\n".join(
+            [head, *(f"  {name:20}{text}" for name, text in lines)]
+            + [f"  Note: {note}" for note in self.notes]
+        )
+
+    def _expected(self) -> list[tuple[str, str]]:
+        row = self.simulated
+        if self.m is None or row is None:
+            most = self.transition.m[-1] / self.transition.dof
+            return [("measurements", f"none up to {most:.3g} dof had a rate of {self.rate:g}")]
+        return [
+            ("measurements", f"{self.m}: {self.m / self.dof:.2f} dof, {self.share:.3g} per entry"),
+            ("recovered", f"{row['recovered']} of {row['trials']} simulated; the rate is between "
+             f"{row['rate_low']:.0%} and {row['rate_high']:.0%} (95 % confidence)"),
+            ("solver", f"auto: {', then '.join(self.solvers)}"),
+            ("passes over A", f"{row['median_passes']:.1f} (median)"),
+            ("error", f"{row['median_error']:.1e} (median)"),
+            ("memory of A", _readable(self.operator_bytes)),
+            ("memory beside A", f"about {_readable(self.working_bytes)}"),
+        ]  # fmt: skip
+
+
+def plan(
+    shape: tuple[int, ...],
+    rank: tuple[int, ...],
+    operator: str = "gaussian",
+    *,
+    noise: float = 0.0,
+    rate: float = 0.95,
+    trials: int = 20,
+    seed: int = 0,
+    folder: str | os.PathLike[str] | None = None,
+    workers: int = 1,
+    progress: Report | bool | None = None,
+) -> Plan:
+    """Say what to expect before an experiment: how many measurements, what solver, what memory.
+
+    Recoveries of random tensors are simulated with 4 measurements per degree of freedom ("entries"
+    and "rank-one": 8), then with more until the rate is reached, or with fewer until it is not.
+
+    Parameters
+    ----------
+    shape, rank : tuple of int
+    operator : "gaussian", "rank-one", "entries" or "dct"
+        For one of your own: :func:`phase_transition`.
+    noise : float
+        Standard deviation of the noise, relative to the root mean square of A(X). Recovered is a
+        relative error of at most 1e-5, or the noise where that is more.
+    rate : float
+        Share of the tensors that should be recovered.
+    trials : int
+        For each number of measurements; a level ends as soon as its failures make the rate
+        impossible.
+    seed : int
+    folder : path, optional
+        Where to keep the trials; those that are there are not computed again.
+    workers : int
+        Processes. The plan does not depend on them.
+    progress : callable or bool, optional
+        Called as ``progress(done, total, text)`` after every trial; True draws a bar.
+
+    Notes
+    -----
+    A trial has 60 epochs: failing slowly counts as failing, where :func:`lowtucker.recover` would
+    go on to 500. Real tensors are not random ones, and an exact rank is the best case.
+
+    Where dof N is above 7.5e6, or dof above 350, a smaller tensor of that rank and order is
+    simulated, with the same number of measurements per degree of freedom (a large rank is made
+    smaller too). For sampled entries every slice must be met: m is raised until that is so at the
+    true shape.
+
+    Examples
+    --------
+    >>> made = plan((5, 5, 6), (1, 2, 2), trials=10)
+    >>> made.dof, made.simulated["rate"] >= 0.95, made.operator_bytes == 8 * 150 * made.m
+    (22, True, True)
+    """
+    shape = as_shape(shape)
+    rank = attainable_rank(check_rank(rank, shape))
+    if not isinstance(operator, str) or operator not in NAMES:
+        raise ValueError(
+            f"operator must be one of {', '.join(NAMES)}, got {operator!r}. For an operator of "
+            "your own try lowtucker.theory.phase_transition."
+        )
+    noise, rate, seed = check_noise(noise), check_rate(rate), as_whole_seed(seed)
+    trials, workers = as_integer(trials, "trials"), as_integer(workers, "workers")
+    small, ranks = _affordable(shape, rank)
+    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, EPOCHS)
+    with kept_in(folder) as store, progressing(progress) as report:
+        simulation = _Simulation(experiment, store, rate, trials, seed, workers, report)
+        transition = _climbed(simulation, FIRST[operator])
+    dof = degrees_of_freedom(shape, rank)
+    draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
+    return _completed(draft, trials, seed)
+
+
+def _affordable(
+    shape: tuple[int, ...], rank: tuple[int, ...]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Shape and rank to simulate: the true ones, or the largest whose trials are quick."""
+    pairs = list(zip(shape, rank, strict=True))
+    shrunk = [0.95**k for k in range(400)]
+    candidates = [(tuple(min(n, max(ROOM * r, round(s * n))) for n, r in pairs), rank)
+                  for s in shrunk]  # fmt: skip
+    roomy = [(min(n, ROOM * r), r) for n, r in pairs]
+    for s in shrunk[1:]:  # a large rank: that is made smaller too
+        ranks = tuple(max(1, round(s * r)) for _, r in roomy)
+        sizes = tuple(
+            max(min(n, 2 * r), round(s * n)) for (n, _), r in zip(roomy, ranks, strict=True)
+        )
+        candidates.append((sizes, attainable_rank(ranks)))
+    for small, ranks in candidates:
+        dof = degrees_of_freedom(small, ranks)
+        if dof <= LARGEST_DOF and dof * size(small) <= LARGEST_PRODUCT:
+            return small, ranks
+    raise ValueError(
+        f"shape {shape} has too many modes, {len(shape)}, to simulate even a small tensor of that "
+        "order. Merge some of them."
+    )
+
+
+@dataclass(frozen=True)
+class _Simulation:
+    """Trials of one number of measurements after the other."""
+
+    experiment: RandomRecoveries
+    store: Store
+    rate: float
+    trials: int
+    seed: int
+    workers: int
+    report: Report
+
+    def m(self, ratio: float) -> int:
+        """Measurements of a level; as many as there are entries tell all."""
+        e = self.experiment
+        return min(per_dof(ratio, degrees_of_freedom(e.shape, e.rank)), size(e.shape))
+
+    def level(self, m: int) -> tuple[Level, Columns, bool]:
+        """Level, its trials up to the one that made the rate impossible, and whether none did."""
+        level = Level(m, str(self.experiment.operator))
+        one = replace(self.experiment, levels=(level,))
+        jobs = pending([one], self.store, self.seed, self.trials)
+        store = _Watched(self, one, self._at_hand(one, level)["error"])
+        workers = self.workers if m * size(one.shape) > SMALL else 1
+        try:
+            store.judge()
+            run(jobs, store, workers=workers)
+        except _Enough:
+            pass
+        found = self._at_hand(one, level)
+        failed = np.cumsum(~one.recovered(found["error"]))
+        end = int(np.searchsorted(failed, self.too_many)) + 1  # the same for any workers
+        return level, {name: x[:end] for name, x in found.items()}, end > len(failed)
+
+    @property
+    def too_many(self) -> int:
+        """Failures that make the rate impossible."""
+        return math.floor((1 - self.rate) * self.trials + 1e-9) + 1
+
+    def _at_hand(self, one: RandomRecoveries, level: Level) -> Columns:
+        """Trials from the first on, up to one that is missing."""
+        missing = self.store.missing(one, level, self.seed, self.trials)
+        count = missing[0][0] if missing else self.trials
+        found = self.store.get(one, level, self.seed, count) if count else None
+        return found or {"error": np.zeros(0), "passes": np.zeros(0)}
+
+
+class _Enough(Exception):  # noqa: N818 - ends a level, and is no error
+    """The failures make the rate impossible."""
+
+
+class _Watched(Store):
+    """Store that ends a run when the trials it was given are enough to judge a level.
+
+    Failures are counted in the order of the trials, in which workers need not come.
+    """
+
+    def __init__(self, simulation: _Simulation, one: RandomRecoveries, begun: NumPyArray) -> None:
+        super().__init__(simulation.store.folder)
+        self.simulation, self.one = simulation, one
+        self.errors = dict(enumerate(begun))
+        self.counted = self.failures = 0
+
+    def put(self, experiment: Any, cell: Any, seed: int, first: int, made: Columns) -> None:
+        """Keep, tell and judge."""
+        super().put(experiment, cell, seed, first, made)
+        self.errors[first] = made["error"][0]
+        self.simulation.report(len(self.errors), self.simulation.trials, f"m = {cell.m}")
+        self.judge()
+
+    def judge(self) -> None:
+        """Count on; raise where the rate has become impossible."""
+        while self.counted in self.errors:
+            self.failures += not self.one.recovered(self.errors[self.counted])
+            self.counted += 1
+        if self.failures >= self.simulation.too_many:
+            raise _Enough
+
+
+def _climbed(simulation: _Simulation, first: float) -> PhaseTransition:
+    """Levels from the first on: up until the rate is reached, or down until it is not."""
+    start = LADDER.index(first)
+    found = [simulation.level(simulation.m(first))]
+    reached = found[0][2]
+    for ratio in LADDER[:start][::-1] if reached else LADDER[start + 1 :]:
+        m = simulation.m(ratio)
+        if m == found[-1][0].m:  # all entries
+            continue
+        found.append(simulation.level(m))
+        if found[-1][2] != reached:
+            break
+    whole = replace(simulation.experiment, levels=tuple(level for level, _, _ in found))
+    return table(whole, [columns for _, columns, _ in found])
+
+
+def _completed(draft: Plan, trials: int, seed: int) -> Plan:
+    """Plan with what follows from the simulation."""
+    t, notes = draft.transition, _notes_on_the_simulation(draft)
+    simulated = t.suggest(draft.rate)
+    if simulated is None:
+        return replace(draft, notes=(*notes, "Take a smaller rank, or another operator."))
+    m, solvers = simulated, _solvers(draft.operator, t.shape, t.rank, simulated)
+    if draft.scaled_down:
+        m = min(size(draft.shape), per_dof(simulated / t.dof, draft.dof))
+        if draft.operator == "entries":
+            m, notes = _met(draft, m, trials, seed, notes)
+        there, solvers = solvers, _solvers(draft.operator, draft.shape, draft.rank, m)
+        if solvers != there:
+            notes = (*notes, f"The smaller tensor was recovered by {', then '.join(there)}, which "
+                     "may need other passes.")  # fmt: skip
+    of_A = _bytes_of(draft.operator, draft.shape, m)
+    if m >= size(draft.shape):
+        notes = (*notes, "These are as many as there are entries: read them all, or solve by plain "
+                 "least squares.")  # fmt: skip
+    if draft.operator == "gaussian" and of_A >= HUGE:
+        notes = (*notes, "Gaussian rows need not be stored: lowtucker.seeded_gaussian makes them "
+                 "when they are read.")  # fmt: skip
+    done = replace(draft, m=m, solvers=solvers, operator_bytes=of_A, notes=notes)
+    return replace(done, working_bytes=_bytes_beside(done, m))
+
+
+def _solvers(
+    operator: str, shape: tuple[int, ...], rank: tuple[int, ...], m: int
+) -> tuple[str, ...]:
+    """Names of what "auto" takes, found with a tiny operator that stands for one of that kind."""
+    A = drawn(operator, (2,) * len(shape), 1, 0)
+    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m)
+    return tuple(solver.name for solver in automatic(problem, rank))
+
+
+def _notes_on_the_simulation(draft: Plan) -> tuple[str, ...]:
+    t, level = draft.transition, max(TOL, draft.noise)
+    slow = (f"Recovered is an error of at most {level:g} within {EPOCHS} epochs: failing slowly "
+            "counts as failing.")  # fmt: skip
+    if not draft.scaled_down:
+        return (slow,)
+    return slow, (f"The true shape is too large for a quick simulation. Simulated was {t.shape}, "
+                  f"rank {t.rank}, with as many measurements per degree of freedom, of which it "
+                  f"has {t.dof}.")  # fmt: skip
+
+
+def _met(
+    draft: Plan, m: int, trials: int, seed: int, notes: tuple[str, ...]
+) -> tuple[int, tuple[str, ...]]:
+    """Raise m until the slices of the true shape have samples enough, as often as recovery."""
+    before, N = m, size(draft.shape)
+    while m < N and _share_met(draft, m, trials, seed) < draft.rate:
+        m = min(N, math.ceil(1.1 * m))
+    if m == before:
+        return m, notes
+    note = f"Of {before} entries too few would be in some slices of the true shape: {m} are not."
+    return m, (*notes, note)
+
+
+def _share_met(draft: Plan, m: int, trials: int, seed: int) -> float:
+    met = 0
+    for k in range(trials):
+        rng = generator((seed, k), Stream.OPERATOR)
+        index = np.stack([rng.integers(n, size=m) for n in draft.shape], axis=1)
+        met += not entries(draft.shape, index)._blind_spots(draft.rank, None)
+    return met / trials
+
+
+def _bytes_of(operator: str, shape: tuple[int, ...], m: int) -> int:
+    """Memory of the operator: rows, vectors, indices, or places and the signs of all entries."""
+    if operator == "gaussian":
+        return 8 * m * size(shape)
+    if operator == "rank-one":
+        return 8 * m * sum(shape)
+    return 8 * m * len(shape) if operator == "entries" else 8 * m + size(shape)
+
+
+def _bytes_beside(made: Plan, m: int) -> int:
+    """Memory of recovery beside A: dof^2 for normal equations, tensors where they are made."""
+    N, shape, rank = size(made.shape), made.shape, made.rank
+    numbers = VECTORS * (m + made.dof)
+    if made.dof <= (FEW if made.operator == "dct" else LARGE):
+        numbers += GRAMS * made.dof**2
+    prepared = m < PLENTY * made.dof and N <= FULL  # by steps of TIHT
+    if made.operator in ("gaussian", "dct") or prepared:
+        numbers += TENSORS * N
+    if "ALS" in made.solvers:
+        numbers += len(shape) * m + sum(n * r**2 for n, r in zip(shape, rank, strict=True))
+    return 8 * numbers
+
+
+def _readable(size: int) -> str:
+    """Bytes with a unit.
+
+    Examples
+    --------
+    >>> _readable(999), _readable(233_280_000), _readable(2_000_000_000)
+    ('999 bytes', '233 MB', '2 GB')
+    """
+    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size} bytes"

@@ -1,0 +1,158 @@
+"""The command ``lowtucker plan``."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+
+import pytest
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker.cli import main
+from lowtucker.theory.planning import plan
+
+SMALL = ["plan", "--shape", "5,5,6", "--rank", "1,2,2", "--trials", "5", "--workers", "1"]
+COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()"]
+
+
+def run(*arguments):
+    return CliRunner().invoke(main, [str(a) for a in arguments])
+
+
+@pytest.mark.parametrize("operator", ["gaussian", "rank-one", "entries", "dct"])
+def test_it_prints_the_plan(operator):
+    done = run(*SMALL, "--operator", operator, "-q")
+    assert done.exit_code == 0, done.output
+    made = plan((5, 5, 6), (1, 2, 2), operator, trials=5)
+    assert done.stdout == f"{made}\n\n{made.transition}\n"
+    assert done.stderr == ""
+
+
+def test_a_bar_on_standard_error():
+    done = run(*SMALL)
+    assert done.exit_code == 0
+    assert "trials" in done.stderr
+    assert "m = " in done.stderr
+    assert done.stdout.startswith("Plan: shape (5, 5, 6), rank (1, 2, 2), operator gaussian")
+
+
+def test_options_arrive(monkeypatch, tmp_path):
+    given = []
+
+    def fake(shape, rank, operator, **settings):
+        given.append((shape, rank, operator, settings))
+        return plan(shape, rank, operator, trials=2)
+
+    monkeypatch.setattr(lt.theory, "plan", fake)
+    options = {"noise": 0.1, "rate": 0.5, "trials": 3, "seed": 4, "workers": 2}
+    words = [w for name, value in options.items() for w in (f"--{name}", value)]
+    done = run(*SMALL[:5], "--operator", "dct", *words, "--folder", tmp_path / "new", "-q")
+    assert done.exit_code == 0, done.output
+    expected = {**options, "folder": tmp_path / "new", "progress": False}
+    assert given[0] == ((5, 5, 6), (1, 2, 2), "dct", expected)
+    assert run(*SMALL[:5]).exit_code == 0
+    settings = given[1][3]
+    assert given[1][2] == "gaussian"
+    assert settings.pop("workers") >= 1
+    assert settings == {
+        "noise": 0.0, "rate": 0.95, "trials": 20, "seed": 0, "folder": None, "progress": True
+    }  # fmt: skip
+
+
+def test_trials_are_kept_and_used(tmp_path):
+    folder = tmp_path / "trials"
+    first = run(*SMALL, "--folder", folder, "-q")
+    files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
+    assert len(files) >= 6
+    again = run(*SMALL, "--folder", folder, "-q")
+    assert again.stdout == first.stdout
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")} == files
+
+
+def test_a_picture(tmp_path):
+    assert run(*SMALL, "-q", "--plot", tmp_path / "rate.png").exit_code == 0
+    assert (tmp_path / "rate.png").read_bytes().startswith(b"\x89PNG")
+
+
+BAD = [
+    (["plan", "--rank", "1,2,2"], "Missing option '--shape'"),
+    (["plan", "--shape", "5,5,6"], "Missing option '--rank'"),
+    (["plan", "--shape", "5x5", "--rank", "1,1"], "'5x5' is not a list of integers"),
+    (["plan", "--shape", "5,0", "--rank", "1,1"], "shape must be a tuple of positive integers"),
+    (["plan", "--shape", "5,5", "--rank", "1,6"], "rank[1] = 6 must be between 1 and 5"),
+    (["plan", "--shape", "5,5", "--rank", "1,1,1"], "rank must have one entry a mode"),
+    ([*SMALL, "--operator", "fft"], "'fft' is not one of"),
+    ([*SMALL, "--noise", "2"], "noise must be below 1, got 2"),
+    ([*SMALL, "--noise", "nan"], "noise must be a finite number"),
+    ([*SMALL, "--rate", "95"], "rate must be at most 1, got 95. 95 % is rate=0.95"),
+    ([*SMALL, "--rate", "0"], "rate must be positive"),
+    ([*SMALL, "--trials", "0"], "0 is not in the range x>=1"),
+    ([*SMALL, "--workers", "0"], "0 is not in the range x>=1"),
+    ([*SMALL, "--seed", "-1"], "-1 is not in the range x>=0"),
+    ([*SMALL, "--folder", "file"], "'file' is a file"),
+    ([*SMALL, "--folder", "file/below"], "cannot be written to"),
+    ([*SMALL, "--plot", "none/x.png"], "none/x.png could not be written there"),
+    ([*SMALL, "--plot", "x.xyz"], "plot must be a picture such as x.png, got x.xyz"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda value: str(value)[-45:])
+def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    done = run(*arguments)
+    assert done.exit_code == 2
+    assert message in " ".join(done.stderr.split())
+    assert "Traceback" not in done.output
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+def test_as_a_process_with_two_workers():
+    words = ["plan", "--shape", "10,10,10", "--rank", "2,2,2", "--trials", "3", "-q", "--workers"]
+    done = subprocess.run(
+        [*COMMAND, *words, "2"], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout == run(*words, "1").stdout
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):
+    """A real process, a real signal, sent once some trials are there."""
+    folder = tmp_path / "trials"
+    words = ["plan", "--shape", "15,15,15", "--rank", "3,3,3", "--trials", "500", "-q"]
+    command = [*COMMAND, *words, "--folder", str(folder), "--workers", workers]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    late = threading.Timer(120, process.kill)
+    late.start()
+    while not any(folder.rglob("*.npz")) and process.poll() is None:
+        threading.Event().wait(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate()
+    late.cancel()
+    assert process.returncode == 130, err
+    assert out == ""
+    assert f"What was computed is kept in {folder}: the same command goes on" in err
+    assert "Traceback" not in err
+    assert any(folder.rglob("*.npz"))
+
+
+def test_help_has_an_example():
+    text = run("plan", "--help").stdout
+    assert "lowtucker plan --shape 30,30,30 --rank 3,3,3" in text
+
+
+def test_nothing_is_said_of_a_folder_where_there_is_none(monkeypatch):
+    def interrupted(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(lt.theory, "plan", interrupted)
+    done = run(*SMALL)
+    assert done.exit_code == 130
+    assert "kept" not in done.output
+    assert os.linesep not in done.stdout

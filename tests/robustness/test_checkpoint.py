@@ -1,0 +1,378 @@
+"""Checkpoints: a call that is interrupted and made again ends as if it had not been."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker import checkpoint as module
+from lowtucker._errors import FileFormatError
+from runs import CALLS, assert_same
+
+
+class StopAfter:
+    """Callback that ends a run after some epochs."""
+
+    def __init__(self, epochs):
+        self.left = epochs
+
+    def __call__(self, progress):
+        self.left -= 1
+        return self.left <= 0
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.ckpt"
+
+
+@pytest.fixture
+def problem():
+    X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
+    A = lt.gaussian((5, 5, 6), 120, seed=1)
+    return A, A.forward(X)
+
+
+def until_done(call, path, epochs, limit=400):
+    """Make the same call again and again; each may do some epochs of each of its fits."""
+    for count in range(limit):
+        result = call(checkpoint=path, callbacks=[StopAfter(epochs)])
+        if not any(s is lt.Status.INTERRUPTED for s in np.atleast_1d(result.status)):
+            return result, count
+    raise AssertionError("it does not come to an end")
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_interrupted_and_made_again_is_as_if_uninterrupted(name, path):
+    call = CALLS[name]()
+    whole = call()
+    epochs = max(1, int(np.max(whole.epochs)) // 4)
+    result, interruptions = until_done(call, path, epochs)
+    assert interruptions > 0
+    assert_same(result, whole)
+
+
+@pytest.mark.parametrize("name", ["auto", "StoTIHT", "rank unknown", "a stack, few epochs"])
+def test_a_finished_call_is_not_computed_again(name, path, monkeypatch):
+    call = CALLS[name]()
+    first = call(checkpoint=path)
+    monkeypatch.setattr("lowtucker.driver.Run.epoch", None)
+    assert_same(call(checkpoint=path), first)
+
+
+def test_a_call_with_a_checkpoint_is_the_call_without(path):
+    call = CALLS["auto, few measurements"]()
+    assert_same(call(checkpoint=path), call())
+
+
+def test_solve_takes_one_too(problem, path):
+    A, y = problem
+    one = lt.Problem(A, y)
+
+    def run(**more):
+        return lt.solve(one, lt.StoTIHT(block_size=40, step=0.4), (1, 2, 2), seed=3, **more)
+
+    result, interruptions = until_done(run, path, 5)
+    assert interruptions > 1
+    assert_same(result, run())
+
+
+def test_more_epochs_go_on_where_the_last_call_ended(problem, path):
+    A, y = problem
+
+    def run(epochs, **more):
+        return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), max_epochs=epochs, **more)
+
+    first = run(10, checkpoint=path)
+    assert first.status is lt.Status.MAX_EPOCHS
+    assert f'checkpoint="{path}" goes on from here' in first.notes[-1]
+    assert_same(run(10, checkpoint=path), first)
+    assert_same(run(500, checkpoint=path), run(500))
+
+
+def test_max_seconds_count_anew_in_every_call(problem, path):
+    A, y = problem
+
+    def run(**more):
+        return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), **more)
+
+    for _ in range(1000):
+        result = run(max_seconds=2e-3, checkpoint=path)
+        if result.status is not lt.Status.MAX_SECONDS:
+            break
+    assert result.success
+    assert result.seconds > 2e-3
+    assert_same(result, run())
+
+
+def test_torch_tensors_come_back_as_torch(path):
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
+    A = lt.gaussian((5, 5, 6), 120, seed=1)
+    matrix, y = torch.asarray(A.matrix), torch.asarray(A.forward(X))
+
+    def run(**more):
+        return lt.recover(matrix, y, (1, 2, 2), shape=(5, 5, 6), solver="tiht", **more)
+
+    result, interruptions = until_done(run, path, 10)
+    assert interruptions > 0
+    assert isinstance(result.X.core, torch.Tensor)
+    assert_same(result, run())
+
+
+MATRIX = lt.gaussian((6, 6, 6), 150).matrix
+OPERATORS = {
+    "fft": lambda: lt.subsampled_transform((6, 6, 6), 60, "fft", seed=1),
+    "functions": lambda: lt.FunctionOperator(
+        lambda X: MATRIX @ X.ravel(), lambda v: (v @ MATRIX).reshape(6, 6, 6), (6, 6, 6), 150
+    ),
+    "seeded": lambda: lt.seeded_gaussian((6, 6, 6), 150, seed=1),
+    "kronecker": lambda: lt.kronecker(
+        [np.random.default_rng(k).standard_normal((7, 6)) for k in range(3)]
+    ),
+    "rank-one": lambda: lt.rank_one(
+        [np.random.default_rng(k).standard_normal((150, 6)) for k in range(3)]
+    ),
+}
+
+
+@pytest.mark.parametrize("make", OPERATORS.values(), ids=OPERATORS)
+def test_any_operator(make, path):
+    A = make()
+    y = A.forward(lt.random_tucker((6, 6, 6), (1, 1, 1), seed=0))
+
+    def run(**more):
+        return lt.recover(A, y, (1, 1, 1), **more)
+
+    result, _ = until_done(run, path, 1)
+    assert_same(result, run())
+
+
+# Whose it is
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ({"y": 2.0}, "y: there"),
+        ({"rank": (1, 1, 1)}, r"rank: there \(1, 2, 2\), here \(1, 1, 1\)"),
+        ({"solver": "tiht"}, "solver: there 'auto', here 'tiht'"),
+        ({"seed": 4}, "seed: there 0, here 4"),
+        ({"tol": 1e-3}, "tol: there 1e-06, here 0.001"),
+        ({"loss": "huber"}, "loss: there 'squared', here 'huber'"),
+        ({"noise_std": 0.1}, "noise_std: there None, here 0.1"),
+        ({"weights": np.full(120, 2.0)}, "weights: there none"),
+        ({"matrix": 1e-3}, "operator: there DenseOperator"),
+    ],
+)
+def test_a_checkpoint_of_another_call_is_refused_and_both_are_shown(problem, path, change, named):
+    A, y = problem
+    arguments = {"rank": (1, 2, 2), "checkpoint": path, "max_epochs": 1}
+    lt.recover(A, y, **arguments)
+    before = path.read_bytes()
+    change = dict(change)
+    y = y * change.pop("y", 1.0)
+    if "matrix" in change:  # one number of one row
+        matrix = A.matrix.copy()
+        matrix[77, 3] += change.pop("matrix")
+        A = lt.as_operator(matrix, A.shape)
+    with pytest.raises(ValueError, match=named) as caught:
+        lt.recover(A, y, **arguments | change)
+    assert "belongs to another call" in str(caught.value)
+    assert "Give the checkpoint another name, or delete it" in str(caught.value)
+    assert path.read_bytes() == before
+
+
+def test_limits_may_change(problem, path):
+    A, y = problem
+    first = lt.recover(A, y, (1, 2, 2), checkpoint=path, max_epochs=1)
+    again = lt.recover(A, y, (1, 2, 2), checkpoint=path, max_epochs=100, max_seconds=100.0)
+    assert again.epochs > first.epochs
+
+
+# The file
+
+
+def test_the_file_is_numbers_and_json(problem, path):
+    A, y = problem
+    lt.recover(A, y, (1, 2, 2), checkpoint=path)
+    data = path.read_bytes()
+    assert data.startswith(b"lowtucker checkpoint 1\n")
+    content, arrays = module._unpacked(path, path)
+    json.dumps(content)
+    assert content["version"] == lt.__version__
+    assert all(array.dtype != object for array in arrays.values())
+
+
+@pytest.mark.parametrize("where", [5, 30, 100, -1])
+def test_a_damaged_file_is_refused_and_the_one_before_is_there(problem, path, where):
+    A, y = problem
+
+    def run(**more):
+        return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), **more)
+
+    run(checkpoint=path, callbacks=[StopAfter(3)])
+    run(checkpoint=path, callbacks=[StopAfter(3)])
+    damaged = bytearray(path.read_bytes())
+    damaged[where] ^= 0xFF
+    path.write_bytes(damaged)
+    with pytest.raises(FileFormatError, match=r"not a checkpoint|is damaged"):
+        run(checkpoint=path)
+    assert path.read_bytes() == damaged
+    previous = path.with_name("run.ckpt.previous")
+    if where > 30:
+        with pytest.raises(FileFormatError, match=r"The one before it is .*run\.ckpt\.previous"):
+            run(checkpoint=path)
+    os.replace(previous, path)
+    assert_same(run(checkpoint=path), run())
+
+
+@pytest.mark.parametrize("cut", [0, 10, 40, 200, -1])
+def test_a_file_that_was_cut_off_is_refused(problem, path, cut):
+    A, y = problem
+    lt.recover(A, y, (1, 2, 2), checkpoint=path)
+    path.write_bytes(path.read_bytes()[:cut])
+    with pytest.raises(FileFormatError, match="checkpoint"):
+        lt.recover(A, y, (1, 2, 2), checkpoint=path)
+
+
+def test_other_files_are_not_touched(problem, path):
+    A, y = problem
+    path.write_text("my thesis")
+    with pytest.raises(FileFormatError, match="is not a checkpoint of this version"):
+        lt.recover(A, y, (1, 2, 2), checkpoint=path)
+    assert path.read_text() == "my thesis"
+
+
+def test_a_compressed_payload_is_refused(problem, path):
+    """What lowtucker writes is not compressed: a small file cannot become a large one."""
+    import hashlib
+    import io
+
+    A, y = problem
+    buffer = io.BytesIO()
+    np.savez_compressed(buffer, content=np.zeros(10**6, dtype=np.uint8))
+    payload = buffer.getvalue()
+    path.write_bytes(module.MAGIC + hashlib.sha256(payload).digest() + payload)
+    with pytest.raises(FileFormatError, match="was not written by lowtucker"):
+        lt.recover(A, y, (1, 2, 2), checkpoint=path)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(problem, path, monkeypatch):
+    A, y = problem
+
+    def run(**more):
+        return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), **more)
+
+    run(checkpoint=path, callbacks=[StopAfter(3)])
+    before = path.read_bytes()
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", full)
+        with pytest.raises(OSError, match="No space left"):
+            run(checkpoint=path)
+    assert path.read_bytes() == before
+    assert [file.name for file in path.parent.iterdir() if file.suffix == ".tmp"] == []
+    assert_same(run(checkpoint=path), run())
+
+
+def test_file_systems_without_links(problem, path, monkeypatch):
+    A, y = problem
+
+    def no_links(*_):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "link", no_links)
+    for _ in range(2):
+        lt.recover(A, y, (1, 2, 2), solver="tiht", checkpoint=path, callbacks=[StopAfter(3)])
+    assert path.with_name("run.ckpt.previous").exists()
+
+
+@pytest.mark.parametrize(
+    ("given", "error", "message"),
+    [
+        (3, TypeError, "checkpoint must be the path of a file, got 3"),
+        (".", ValueError, "is a folder"),
+        ("no/such/folder/run.ckpt", ValueError, "is in a folder that does not exist"),
+    ],
+)
+def test_paths_without_a_meaning(problem, given, error, message):
+    A, y = problem
+    with pytest.raises(error, match=message):
+        lt.recover(A, y, (1, 2, 2), checkpoint=given)
+
+
+def test_writing_takes_a_small_part_of_the_time(problem, path, monkeypatch):
+    """By a clock of its own: a writing takes 1 s, an epoch 1 s."""
+    A, y = problem
+    clock = [0.0]
+    writes = []
+    monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+    write = module.Journal.write
+
+    def slow(self):
+        before = clock[0]
+        monkeypatch.setattr(module.time, "monotonic", lambda: before)
+        write(self)
+        clock[0] = before + 1
+        monkeypatch.setattr(module.time, "monotonic", lambda: clock[0])
+        self._written, self._cost = clock[0], 1.0
+        writes.append(clock[0])
+
+    monkeypatch.setattr(module.Journal, "write", slow)
+
+    def tick(progress):
+        clock[0] += 1
+
+    result = lt.recover(
+        A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), checkpoint=path, callbacks=[tick]
+    )
+    between = np.diff(writes[:-2])
+    assert result.epochs > 50
+    assert (between >= module.RARELY).all()
+    assert (between <= module.RARELY + 2).all()
+
+
+def test_rows_that_cannot_be_read_leave_a_checkpoint(problem, path):
+    A, y = problem
+    broken = [False]
+
+    def forward(X):
+        if broken[0]:
+            raise OSError(5, "Input/output error")
+        return A._forward(X)
+
+    unreliable = lt.FunctionOperator(forward, A._adjoint, A.shape, A.m)
+
+    def run(**more):
+        return lt.recover(unreliable, y, (1, 2, 2), solver=lt.TIHT(step=0.3), **more)
+
+    def breaks(progress):
+        broken[0] = progress.epoch == 5
+
+    with pytest.raises(OSError, match="Input/output error") as caught:
+        run(checkpoint=path, callbacks=[breaks])
+    assert caught.value.result.epochs == 5
+    broken[0] = False
+    result = run(checkpoint=path)
+    assert_same(result, run())
+
+
+def test_copies_go_on_elsewhere(problem, path, tmp_path):
+    A, y = problem
+
+    def run(**more):
+        return lt.recover(A, y, (1, 2, 2), solver=lt.StoTIHT(block_size=40, step=0.4), **more)
+
+    run(checkpoint=path, callbacks=[StopAfter(4)])
+    copy = tmp_path / "copy"
+    shutil.copyfile(path, copy)
+    assert_same(run(checkpoint=copy), run())

@@ -1,0 +1,120 @@
+"""What checkpoints are tried on: every solver, every way a call is made of fits."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+import numpy as np
+import threadpoolctl
+
+import cases
+import lowtucker as lt
+
+# Columns of a history that are the same in every run; seconds are not
+SAME = ("epoch", "passes", "residual", "cost", "phase", "error", "running")
+
+
+def _stack():
+    targets = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0, trials=4)
+    A = lt.gaussian((5, 5, 6), 70, seed=1, trials=4)
+    return A, A.forward(targets), targets
+
+
+def _noisy():
+    X = lt.random_tucker((6, 6, 6), (2, 2, 2), seed=0)
+    A = lt.gaussian((6, 6, 6), 200, seed=1)
+    return A, A.forward(X) + 0.05 * np.random.default_rng(0).standard_normal(200), X
+
+
+def _few():
+    X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=3)
+    A = lt.gaussian((5, 5, 6), 30, seed=4)
+    return A, A.forward(X), X
+
+
+def _holes():
+    X = lt.random_tucker((8, 8, 8), (2, 2, 2), seed=0).full()
+    return np.where(np.random.default_rng(1).random(X.shape) < 0.5, np.nan, X)
+
+
+def _outliers():
+    A, y, X = _noisy()
+    y[::20] += 30
+    return A, y, X
+
+
+def _by_solver(name):
+    solver, (shape, rank, m, *make) = cases.SOLVERS[name]
+    A = make[0](shape, m, 1) if make else lt.gaussian(shape, m, seed=1)
+    X = lt.random_tucker(shape, rank, seed=0)
+    return lambda **more: lt.recover(A, A.forward(X), rank, solver=solver, X_true=X, **more)
+
+
+def _call(make, *arguments, **settings):
+    A, y, X = make()
+    return lambda **more: lt.recover(A, y, *arguments, X_true=X, **settings, **more)
+
+
+CALLS = {
+    **{name: (lambda name=name: _by_solver(name)) for name in cases.SOLVERS},
+    "auto": lambda: _call(_noisy, (2, 2, 2)),
+    "auto, few measurements": lambda: _call(_few, (1, 2, 2)),
+    "auto, noise given": lambda: _call(_noisy, (2, 2, 2), noise_std=0.05),
+    "rank too small": lambda: _call(_noisy, (1, 1, 1)),
+    "rank unknown": lambda: _call(_noisy, "auto"),
+    "huber": lambda: _call(_outliers, (2, 2, 2), loss="huber"),
+    "a chain": lambda: _call(_noisy, (2, 2, 2), solver=[lt.StoTIHT(), lt.RCG(), lt.RGN()]),
+    "a stack": lambda: _call(_stack, (1, 2, 2)),
+    "a stack, few epochs": lambda: _call(_stack, (1, 2, 2), max_epochs=15),
+    "completion": lambda: lambda **more: lt.complete(_holes(), (2, 2, 2), **more),
+    "completion, rank unknown": lambda: lambda **more: lt.complete(_holes(), "auto", **more),
+}
+
+
+def assert_same(one, other):
+    """Results that are the same, bit for bit, but for the time they took."""
+    assert one.rank == other.rank
+    np.testing.assert_array_equal(one.X.core, other.X.core, strict=True)
+    for U, V in zip(one.X.factors, other.X.factors, strict=True):
+        np.testing.assert_array_equal(U, V, strict=True)
+    for name in ("residual", "error", "success", "status", "epochs", "weights"):
+        np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
+    for name in ("error_estimate", "passes", "solver", "m", "held_out"):
+        assert getattr(one, name) == getattr(other, name), name
+    notes = [
+        [note for note in result.notes if "checkpoint=" not in note] for result in (one, other)
+    ]
+    assert notes[0] == notes[1]
+    assert set(one.history) == set(other.history)
+    for name in set(SAME) & set(one.history):
+        np.testing.assert_array_equal(one.history[name], other.history[name], strict=True)
+
+
+def slowly(progress):
+    """Callback that makes an epoch take a while."""
+    time.sleep(0.004)
+
+
+def serve():
+    """Make calls in processes that are forked from this one, as they are asked for.
+
+    A line of JSON is a call: its name, its checkpoint, and the file for its result. Answers are
+    the number of the process, and how it ended.
+    """
+    for line in sys.stdin:
+        name, checkpoint, out = json.loads(line)
+        child = os.fork()
+        if not child:
+            with threadpoolctl.threadpool_limits(1):
+                CALLS[name]()(checkpoint=checkpoint, callbacks=[slowly]).save(out)
+            os._exit(0)
+        _answer(child)
+        _answer(os.waitpid(child, 0)[1])
+
+
+def _answer(number):
+    sys.stdout.write(f"{number}\n")
+    sys.stdout.flush()

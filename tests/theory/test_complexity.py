@@ -1,0 +1,54 @@
+"""The order of the number of measurements, section 5 of the paper."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+import lowtucker as lt
+from lowtucker.theory.complexity import sample_complexity
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank", "delta", "constant", "expected"),
+    [
+        ((30, 30, 30), (3, 3, 3), 0.5, 1.0, 4 * (27 + 270)),
+        ((30, 20, 10), (2, 4, 3), 0.5, 1.0, 4 * (64 + 3 * 30 * 4)),  # the largest n and r
+        ((10, 10), (2, 2), 0.1, 1.0, 4400),
+        ((10, 10), (2, 2), 0.1, 2.5, 11000),
+        ((10,), (1,), 0.9, 1.0, math.ceil(11 / 0.81)),
+    ],
+)
+def test_against_the_formula_by_hand(shape, rank, delta, constant, expected):
+    found = sample_complexity(shape, rank, delta, constant)
+    assert isinstance(found, int)
+    assert abs(found - expected) <= 1  # 1 / 0.1^2 is rounded
+    assert found >= constant * (max(rank) ** len(shape)) / delta**2
+
+
+def test_it_is_rounded_up():
+    assert sample_complexity((3, 3), (1, 1), 0.75) == 13  # 7 / 0.5625 = 12.4
+
+
+@pytest.mark.parametrize(
+    ("arguments", "error", "message"),
+    [
+        (((0, 3), (1, 1), 0.5), ValueError, "shape must be a tuple of positive integers"),
+        (((3, 3), (1, 4), 0.5), ValueError, r"rank\[1\] = 4 must be between 1 and 3"),
+        (((3, 3), 2, 0.5), TypeError, "rank must have one entry a mode"),
+        (((3, 3), (1, 1), 0.0), ValueError, "delta must be positive, got 0"),
+        (((3, 3), (1, 1), 1.0), ValueError, r"delta must be between 0 and 1, got 1\. Try"),
+        (((3, 3), (1, 1), "a"), TypeError, "delta must be a real number"),
+        (((3, 3), (1, 1), 1e-200), ValueError, "delta = 1e-200 is too small"),
+        (((3, 3), (1, 1), 0.5, -1), ValueError, "constant must be positive, got -1"),
+    ],
+)
+def test_bad_input(arguments, error, message):
+    with pytest.raises(error, match=message):
+        sample_complexity(*arguments)
+
+
+def test_a_rank_that_no_tensor_has_warns():
+    with pytest.warns(lt.RankWarning, match="try rank="):
+        sample_complexity((5, 5, 5), (1, 1, 2), 0.5)

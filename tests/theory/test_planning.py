@@ -1,0 +1,442 @@
+"""Plans: numbers by hand, what they promise, what is simulated in their place."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker.theory import planning
+from lowtucker.theory.planning import Plan, plan
+from lowtucker.theory.transition import (
+    NAMES,
+    PhaseTransition,
+    RandomRecoveries,
+    drawn,
+    phase_transition,
+    wilson,
+)
+
+SHAPE, RANK, DOF = (8, 9, 10), (2, 2, 2), 8 + 12 + 14 + 16
+
+
+@pytest.fixture
+def outcomes(monkeypatch):
+    """Trials that succeed where a function of (m, k) says so; what was computed."""
+    seen = []
+
+    def set_rule(succeeds):
+        def trial(self, m, seed):
+            seen.append((m, seed[1]))
+            return (1e-8 if succeeds(m, seed[1]) else 0.5), float(m)
+
+        monkeypatch.setattr(RandomRecoveries, "trial", trial)
+        return seen
+
+    return set_rule
+
+
+def same(one, two):
+    assert (one.m, one.notes) == (two.m, two.notes)
+    for name in ("m", "trials", "recovered", "error", "passes"):
+        found = [getattr(made.transition, name) for made in (one, two)]
+        np.testing.assert_array_equal(*found, err_msg=name)
+
+
+# What is promised
+
+
+@pytest.mark.parametrize("operator", NAMES)
+def test_plans_hold(operator):
+    """Measured afresh with another seed, the rate is where the plan says."""
+    made = plan(SHAPE, RANK, operator, trials=12)
+    assert made.dof == DOF
+    assert not made.scaled_down
+    row = made.simulated
+    assert row["m"] == made.m
+    assert row["recovered"] == 12
+    assert made.share == made.m / 720
+    again = phase_transition(operator, SHAPE, RANK, measurements=[made.m], trials=12, seed=11)
+    assert again.interval[0, 1] >= row["rate_low"]
+    assert again.interval[0, 0] <= row["rate_high"]
+    assert again.rate[0] >= 0.7
+    assert 0.3 < again.passes[0] / made.passes < 3
+    assert made.error < 1e-5
+    # the level below, if there is one, did not do
+    smaller = made.transition.m < made.m
+    assert (made.transition.rate[smaller] < 0.95).all()
+    A = drawn(operator, SHAPE, made.m, 0)
+    result = lt.recover(A, A.forward(lt.random_tucker(SHAPE, RANK, seed=0)), RANK)
+    phases = {phase.split()[0] for phase in result.history["phase"][1:]}
+    assert phases <= set(made.solvers)
+    assert made.solvers[0] in phases
+
+
+def test_noise():
+    """Gaussian rows: an error of about noise sqrt(dof / m), which is what is promised."""
+    made = plan(SHAPE, RANK, noise=0.02, trials=10)
+    assert 0.6 < made.error / (0.02 * np.sqrt(DOF / made.m)) < 2.0
+    assert made.error <= 0.02
+    assert "an error of at most 0.02" in made.notes[0]
+
+
+# The search
+
+
+def ratios(made):
+    return list(np.round(made.transition.m / made.dof, 2))
+
+
+def test_it_goes_down_until_the_rate_is_not_reached(outcomes):
+    seen = outcomes(lambda m, k: m >= 2.5 * DOF)
+    made = plan(SHAPE, RANK)
+    assert ratios(made) == [2, 2.5, 3, 4]
+    assert made.m == 125
+    assert [m for m, _ in itertools.groupby(seen, key=lambda one: one[0])] == [200, 150, 125, 100]
+    assert made.passes == 125.0
+
+
+def test_it_goes_up_until_the_rate_is_reached(outcomes):
+    seen = outcomes(lambda m, k: m >= 8 * DOF)
+    made = plan(SHAPE, RANK)
+    assert ratios(made) == [4, 5, 6, 8]
+    assert made.m == 400
+    assert [m for m, _ in itertools.groupby(seen, key=lambda one: one[0])] == [200, 250, 300, 400]
+    assert ratios(plan(SHAPE, RANK, "entries")) == [6, 8]  # where it begins
+    assert ratios(plan(SHAPE, RANK, "rank-one")) == [6, 8]
+    assert ratios(plan(SHAPE, RANK, "dct")) == [4, 5, 6, 8]
+
+
+def test_never_more_than_all_entries(outcomes):
+    outcomes(lambda m, k: m == 720)
+    for operator in NAMES:
+        made = plan(SHAPE, RANK, operator, trials=3)
+        assert made.transition.m[-1] == made.m == 720
+        assert made.share == 1
+        assert "as many as there are entries: read them all, or solve by plain" in made.notes[-1]
+
+
+def test_a_rate_that_is_never_reached(outcomes):
+    outcomes(lambda m, k: False)
+    made = plan(SHAPE, RANK, trials=3)
+    assert made.m is made.share is made.simulated is made.passes is made.error is None
+    assert list(made.transition.m) == [200, 250, 300, 400, 600, 720]  # all entries but once
+    assert made.notes[-1] == "Take a smaller rank, or another operator."
+    assert re.search(r"measurements +none up to 14.4 dof had a rate of 0.95", str(made))
+
+
+def test_a_rate_that_is_always_reached(outcomes):
+    outcomes(lambda m, k: True)
+    made = plan(SHAPE, RANK, trials=3)
+    assert made.m == 55  # 1.1 dof, the least that is tried
+    made = plan((6, 6, 6), (5, 5, 5), "entries", trials=3)
+    assert list(made.transition.m) == [154, 175, 210, 216]
+    assert "as many as there are" not in str(made)
+
+
+@pytest.mark.parametrize(
+    ("trials", "rate", "allowed"),
+    [(20, 0.95, 1), (20, 0.9, 2), (10, 0.95, 0), (100, 0.97, 3), (10, 0.7, 3), (3, 1, 0)],
+)
+def test_a_level_ends_when_the_rate_is_impossible(outcomes, trials, rate, allowed):
+    """Every second trial fails at 3 dof, and the allowed number of them at 4."""
+    failing = [k for k in range(trials) if k % 2][:allowed]
+    seen = outcomes(lambda m, k: k not in failing if m == 200 else k % 2 == 0)
+    made = plan(SHAPE, RANK, rate=rate, trials=trials)
+    last = 2 * allowed + 1  # the failure that is one too many
+    assert made.m == 200
+    assert [k for m, k in seen if m == 150] == list(range(last + 1))
+    np.testing.assert_array_equal(made.transition.trials, [last + 1, trials])
+    np.testing.assert_array_equal(made.transition.recovered, [allowed + 1, trials - allowed])
+
+
+def test_what_is_kept_is_not_computed_again(outcomes, tmp_path):
+    seen = outcomes(lambda m, k: m >= 125 and k != 3)
+    first = plan(SHAPE, RANK, folder=tmp_path)
+    assert len(seen) == len(set(seen)) == 3 * 20 + 2
+    same(plan(SHAPE, RANK, folder=tmp_path), first)
+    assert len(seen) == 62
+    more = plan(SHAPE, RANK, trials=30, folder=tmp_path)
+    assert sorted(seen[62:]) == [(m, k) for m in (125, 150, 200) for k in range(20, 30)]
+    same(more, plan(SHAPE, RANK, trials=30))
+    # more than are needed are there: the same trials count
+    same(plan(SHAPE, RANK, folder=tmp_path), first)
+    # a file is lost
+    lost = next(path for path in tmp_path.rglob("5-6.npz") if "m125" in str(path))
+    lost.unlink()
+    seen.clear()
+    same(plan(SHAPE, RANK, folder=tmp_path), first)
+    assert seen == [(125, 5)]
+    plan(SHAPE, RANK, folder=tmp_path, seed=1)
+    assert len(seen) > 20
+
+
+@pytest.mark.parametrize("after", [0, 7, 25])
+def test_it_goes_on_after_an_interrupt(outcomes, tmp_path, after):
+    seen = outcomes(lambda m, k: m >= 125)
+    expected = plan(SHAPE, RANK)
+    seen.clear()
+    heard = []
+
+    def interrupt(*news):
+        heard.append(news)
+        if len(heard) > after:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        plan(SHAPE, RANK, folder=tmp_path, progress=interrupt)
+    same(plan(SHAPE, RANK, folder=tmp_path), expected)
+    assert len(seen) == len(set(seen)) == 62
+
+
+def test_progress_is_told(outcomes):
+    outcomes(lambda m, k: m >= 150)
+    heard = []
+    plan(SHAPE, RANK, trials=2, progress=lambda *news: heard.append(news))
+    assert heard == [(1, 2, "m = 200"), (2, 2, "m = 200"), (1, 2, "m = 150"), (2, 2, "m = 150"),
+                     (1, 2, "m = 125")]  # fmt: skip
+
+
+def test_plans_do_not_depend_on_the_workers(monkeypatch, tmp_path):
+    monkeypatch.setattr(planning, "SMALL", 0)  # processes even for these
+    settings = {"trials": 6, "rate": 0.8}
+    made = plan((5, 5, 6), (1, 2, 2), "entries", **settings, workers=2, folder=tmp_path)
+    same(made, plan((5, 5, 6), (1, 2, 2), "entries", **settings))
+    assert len(made.transition.m) > 1
+    assert made.transition.trials.min() < 6  # a level that ended early is among them
+
+
+def test_failing_slowly_is_failing(monkeypatch):
+    given = []
+    before = lt.theory.transition.Fit.__call__
+
+    def remember(self, problem, rank):
+        given.append(self.max_epochs)
+        return before(self, problem, rank)
+
+    monkeypatch.setattr(lt.theory.transition.Fit, "__call__", remember)
+    made = plan((5, 5, 6), (1, 2, 2), trials=2)
+    assert set(given) == {60}
+    assert "within 60 epochs: failing slowly counts as failing" in made.notes[0]
+
+
+# Too large for a simulation
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank"),
+    [((30, 30, 30), (3, 3, 3)), ((5, 5, 6), (1, 2, 2)), ((12, 13), (2, 2)), ((9,) * 4, (1,) * 4)],
+)
+def test_what_is_quick_is_simulated_as_it_is(shape, rank):
+    assert planning._affordable(shape, rank) == (shape, rank)
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank"),
+    [
+        ((100, 100, 100), (3, 3, 3)),
+        ((1000, 1000, 1000), (5, 5, 5)),
+        ((300, 400, 500), (3, 4, 3)),
+        ((1000, 1000), (2, 2)),
+        ((10**6,) * 3, (2, 2, 2)),
+        ((1000, 4, 1000), (2, 2, 2)),
+        ((40,) * 4, (2,) * 4),
+    ],
+)
+def test_a_smaller_tensor_has_the_same_rank_and_order(shape, rank):
+    small, ranks = planning._affordable(shape, rank)
+    assert ranks == rank
+    assert small != shape
+    assert all(min(n, 4 * r) <= s <= n for s, n, r in zip(small, shape, rank, strict=True))
+    dof = lt.degrees_of_freedom(small, rank)
+    assert dof <= 350
+    assert dof * np.prod(small) <= 7.5e6
+    larger = tuple(min(n, round(s / 0.9)) for s, n in zip(small, shape, strict=True))
+    grown = lt.degrees_of_freedom(larger, rank)
+    tight = all(s == min(n, 4 * r) for s, n, r in zip(small, shape, rank, strict=True))
+    assert tight or grown > 350 or grown * np.prod(larger) > 7.5e6  # not smaller than it must be
+
+
+@pytest.mark.parametrize(
+    ("shape", "rank"), [((100,) * 3, (20,) * 3), ((300, 400, 500), (30, 9, 4))]
+)
+def test_a_large_rank_is_made_smaller_too(shape, rank):
+    small, ranks = planning._affordable(shape, rank)
+    assert len(small) == len(ranks) == 3
+    assert all(1 <= r < n for n, r in zip(small, ranks, strict=True))
+    assert all(r <= given for r, given in zip(ranks, rank, strict=True))
+    assert lt.degrees_of_freedom(small, ranks) <= 350
+    assert lt.attainable_rank(ranks) == ranks
+
+
+def test_a_scaled_down_plan_says_so(outcomes):
+    outcomes(lambda m, k: True)
+    made = plan((1000, 1000, 1000), (5, 5, 5), trials=3)
+    assert made.scaled_down
+    t = made.transition
+    assert t.rank == (5, 5, 5)
+    assert made.dof == 125 + 3 * 5 * 995
+    assert abs(made.m / made.dof - t.m[0] / t.dof) < 1e-3  # as many per degree of freedom
+    text = " ".join(str(made).split())
+    assert f"too large for a quick simulation. Simulated was {t.shape}, rank (5, 5, 5)" in text
+    assert f"as many measurements per degree of freedom, of which it has {t.dof}." in text
+    assert "lowtucker.seeded_gaussian makes them when they are read" in text
+    assert made.operator_bytes == 8 * made.m * 10**9
+
+
+def test_other_solvers_at_the_true_shape_are_named(outcomes):
+    outcomes(lambda m, k: m >= 1200)
+    made = plan((300, 400, 500), (12, 4, 3), "entries", trials=3)
+    assert made.solvers == ("ALS", "RGN")
+    assert any("The smaller tensor was recovered by RSGD, then RGN" in note for note in made.notes)
+    made = plan((100, 100, 100), (3, 3, 3), "entries", trials=3)
+    assert not any("The smaller tensor" in note for note in made.notes)
+
+
+def test_every_slice_of_the_true_shape_is_met(outcomes):
+    """1.1 dof = 3.3 n samples leave e^-3.3 of n slices empty; 8 ln n samples a slice do not."""
+    outcomes(lambda m, k: True)
+    shape, rank = (2000, 2000, 2000), (1, 1, 1)
+    made = plan(shape, rank, "entries", trials=5)
+    assert made.transition.m[0] / made.transition.dof < 1.2
+    assert made.m > 2 * made.dof
+    assert any("too few would be in some slices of the true shape" in note for note in made.notes)
+    index = np.random.default_rng(0).integers(2000, size=(made.m, 3))
+    assert all(len(np.unique(index[:, k])) > 1990 for k in range(3))
+    expected_empty = 3 * 2000 * np.exp(-made.m / 2000)
+    assert expected_empty < 0.5
+    assert made.m < 2000 * (np.log(3 * 2000) + 6)  # and not many more than that
+    # Gaussian rows meet all of them
+    assert plan(shape, rank, trials=5).m < 1.2 * made.dof
+
+
+# Memory, by hand
+
+
+@pytest.mark.parametrize(
+    ("operator", "expected"),
+    [
+        ("gaussian", 8 * 125 * 720),
+        ("rank-one", 8 * 125 * 27),
+        ("entries", 8 * 125 * 3),
+        ("dct", 8 * 125 + 720),  # places, and a sign for each entry
+    ],
+)
+def test_memory_of_the_operator(outcomes, operator, expected):
+    outcomes(lambda m, k: m >= 125)
+    made = plan(SHAPE, RANK, operator, trials=3)
+    assert made.m == 125
+    assert made.operator_bytes == expected
+    A = drawn(operator, SHAPE, 125, 0)
+    arrays = {
+        "gaussian": lambda: [A.matrix],
+        "rank-one": lambda: A.factors,
+        "entries": lambda: [A.indices],
+        "dct": lambda: [A.at, A.signs],
+    }
+    assert sum(x.nbytes for x in arrays[operator]()) == expected
+
+
+def by_hand(operator, shape, rank, m, solvers=("RGN",)):
+    dof = lt.degrees_of_freedom(shape, rank)
+    table = PhaseTransition(shape, rank, dof, *(np.array([one]) for one in (m, 20, 20, 1e-8, 4.5)))
+    return Plan(shape, rank, operator, 0.0, 0.95, dof, m, table, solvers, 10**6, 2 * 10**9, ("a",))
+
+
+@pytest.mark.parametrize(
+    ("operator", "m", "solvers", "expected"),
+    [
+        ("gaussian", 200, ("RGN",), 20 * 250 + 6 * DOF**2 + 4 * 720),
+        ("gaussian", 100, ("RGN",), 20 * 150 + 6 * DOF**2 + 4 * 720),
+        ("entries", 200, ("RGN",), 20 * 250 + 6 * DOF**2),
+        ("rank-one", 100, ("RGN",), 20 * 150 + 6 * DOF**2 + 4 * 720),  # prepared by TIHT
+        ("dct", 200, ("RCG", "RGN"), 20 * 250 + 6 * DOF**2 + 4 * 720),
+        ("entries", 200, ("ALS", "RGN"), 20 * 250 + 6 * DOF**2 + 3 * 200 + 4 * 27),
+    ],
+)
+def test_memory_beside_the_operator(operator, m, solvers, expected):
+    assert planning._bytes_beside(by_hand(operator, SHAPE, RANK, m, solvers), m) == 8 * expected
+
+
+def test_memory_where_dof_is_large():
+    """No gram above 5000 degrees of freedom, for transforms above 100."""
+    made = by_hand("entries", (1000,) * 3, (5,) * 3, 10**5)
+    assert planning._bytes_beside(made, 10**5) == 8 * 20 * (10**5 + 15050)
+    made = by_hand("dct", (30,) * 3, (3,) * 3, 1080)
+    assert planning._bytes_beside(made, 1080) == 8 * (20 * (1080 + 270) + 4 * 27000)
+
+
+# The text
+
+
+def test_the_text():
+    lines = str(by_hand("entries", SHAPE, RANK, 200, ("RSGD", "RGN"))).splitlines()
+    low, high = wilson(20, 20)
+    assert lines == [
+        "Plan: shape (8, 9, 10), rank (2, 2, 2), operator entries, no noise",
+        "  degrees of freedom  50",
+        "  measurements        200: 4.00 dof, 0.278 per entry",
+        f"  recovered           20 of 20 simulated; the rate is between {low:.0%} and {high:.0%} "
+        "(95 % confidence)",
+        "  solver              auto: RSGD, then RGN",
+        "  passes over A       4.5 (median)",
+        "  error               1.0e-08 (median)",
+        "  memory of A         1 MB",
+        "  memory beside A     about 2 GB",
+        "  Note: a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(0, "0 bytes"), (1000, "1 kB"), (38880, "38.9 kB"), (233280000, "233 MB"),
+     (2.41e14, "241 TB"), (10**9, "1 GB")],
+)  # fmt: skip
+def test_bytes_have_units(size, text):
+    assert planning._readable(size) == text
+
+
+BAD = [
+    (((5, 0), (1, 1)), {}, ValueError, "shape must be a tuple of positive integers"),
+    ((SHAPE, (2, 2)), {}, ValueError, "rank must have one entry a mode"),
+    ((SHAPE, (2, 2, 11)), {}, ValueError, r"rank\[2\] = 11 must be between 1 and 10"),
+    (
+        (SHAPE, RANK, "fourier"),
+        {},
+        ValueError,
+        "operator must be one of gaussian, .* got 'fourier'",
+    ),
+    ((SHAPE, RANK, lt.gaussian(SHAPE, 9)), {}, ValueError, "try lowtucker.theory.phase_transition"),
+    ((SHAPE, RANK), {"noise": 1.5}, ValueError, "noise must be below 1"),
+    (
+        (SHAPE, RANK),
+        {"rate": 95},
+        ValueError,
+        r"rate must be at most 1, got 95\. 95 % is rate=0.95",
+    ),
+    ((SHAPE, RANK), {"rate": 0}, ValueError, "rate must be positive"),
+    ((SHAPE, RANK), {"trials": 0}, ValueError, "trials must be at least 1"),
+    ((SHAPE, RANK), {"workers": 1.5}, TypeError, "workers must be an integer"),
+    ((SHAPE, RANK), {"seed": -1}, ValueError, "seed must not be negative"),
+    (((2,) * 40, (1,) * 40), {}, ValueError, "too many modes, 40, to simulate even a small tensor"),
+    ((SHAPE, RANK), {"progress": "yes"}, TypeError, "progress must be a callable"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "settings", "error", "message"), BAD)
+def test_bad_input(arguments, settings, error, message, monkeypatch):
+    monkeypatch.setattr(RandomRecoveries, "compute", None)
+    with pytest.raises(error, match=message):
+        plan(*arguments, **settings)
+
+
+def test_a_rank_that_no_tensor_has_warns_once(outcomes):
+    outcomes(lambda m, k: True)
+    with pytest.warns(lt.RankWarning) as caught:
+        made = plan((5, 5, 6), (1, 1, 2), trials=2)
+    assert len(caught) == 1
+    assert made.rank == (1, 1, 1)
+    assert not made.scaled_down
