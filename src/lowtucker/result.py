@@ -20,6 +20,8 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = ["Result", "load"]
 
 FORMAT = "lowtucker result 1"
+# Bytes of the text in a result file, beside its arrays; some hundred for an epoch
+LONGEST_META = 1 << 24
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -272,9 +274,10 @@ class Result:
         ]
 
 
-_PLAIN = (
-    "rank", "passes", "seconds", "solver", "m", "degrees_of_freedom", "error_estimate", "notes",
-)  # fmt: skip
+_PLAIN = {
+    "rank": list, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
+    "degrees_of_freedom": int, "error_estimate": float | int | None, "notes": list,
+}  # fmt: skip
 _STATE_ARRAYS = ("diverged", "damping", "level")
 
 
@@ -290,21 +293,25 @@ def load(path: str | os.PathLike[str]) -> Result:
 
     from lowtucker.io import describe, load_array
 
-    names = {info.name for info in describe(path)}
-    if "meta" not in names:
+    sizes = {info.name: info.nbytes for info in describe(path)}
+    if "meta" not in sizes:
         raise FileFormatError(
             f"{path} is not a lowtucker result: expected a file written by result.save(path). "
             "Try lowtucker.io.load_array for other arrays."
         )
     try:
+        if sizes["meta"] > LONGEST_META:
+            raise ValueError(f"{sizes['meta']} bytes of text")
         meta = json.loads(load_array(path, "meta").tobytes())
         if meta["format"] != FORMAT:
             raise FileFormatError(
                 f"{path} has the format {meta['format']!r}, this version reads {FORMAT!r}. "
                 "Upgrade lowtucker."
             )
-        return _unpacked(meta, {name: load_array(path, name) for name in names - {"meta"}})
-    except (KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        return _unpacked(meta, {name: load_array(path, name) for name in set(sizes) - {"meta"}})
+    except FileFormatError:
+        raise
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise FileFormatError(
             f"{path} is a damaged lowtucker result ({error}); save it again."
         ) from error
@@ -321,12 +328,17 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
     history = History.of({name: columns[name] for name in order if name in columns})
     statuses = np.array([Status[name] for name in meta["status"]], dtype=object)
     success = np.array([s.success for s in statuses])
-    stack = meta["stack"]
+    stack, X = meta["stack"], _tucker(arrays, "")
+    for name, kind in _PLAIN.items():
+        if not isinstance(meta[name], kind):
+            raise TypeError(f"{name} is {meta[name]!r:.80}")
     plain: dict[str, Any] = {name: meta[name] for name in _PLAIN}
     plain |= {name: tuple(plain[name]) for name in ("rank", "notes")}
+    if plain["rank"] != X.rank or (len(statuses),) != (X.batch_shape if stack else (1,)):
+        raise ValueError(f"rank {plain['rank']} and {len(statuses)} statuses for {X!r}")
     residual, error = arrays["residual"], arrays.get("error")
     return Result(
-        X=_tucker(arrays, ""),
+        X=X,
         residual=residual if stack else float(residual),
         error=error if stack or error is None else float(error),
         success=success if stack else bool(success[0]),
@@ -361,8 +373,8 @@ def _state(meta: dict[str, Any] | None, arrays: dict[str, Any]) -> State | None:
 
 def _tucker(arrays: dict[str, Any], prefix: str) -> TuckerTensor:
     count = sum(name.startswith(f"{prefix}factor_") for name in arrays)
-    return TuckerTensor.trusted(
-        arrays[f"{prefix}core"], [arrays[f"{prefix}factor_{k}"] for k in range(count)]
+    return TuckerTensor(
+        arrays[f"{prefix}core"], tuple(arrays[f"{prefix}factor_{k}"] for k in range(count))
     )
 
 

@@ -378,7 +378,7 @@ def test_the_text():
     assert lines == [
         "Plan: shape (8, 9, 10), rank (2, 2, 2), operator entries, no noise",
         "  degrees of freedom  50",
-        "  measurements        200: 4.00 dof, 0.278 per entry",
+        "  measurements        200: 4.00 dof, 0.278 for each entry of X",
         f"  recovered           20 of 20 simulated; the rate is between {low:.0%} and {high:.0%} "
         "(95 % confidence)",
         "  solver              auto: RSGD, then RGN",
