@@ -16,7 +16,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # From the bottom. A part may import parts on a lower level, and itself.
 LEVELS = [
-    ["_errors", "_version", "_arrays", "_random", "_plotting"],
+    ["_errors", "_version", "_arrays", "_random", "_plotting", "_linalg", "_memory"],
     ["tensor"],
     ["operators", "thresholding", "metrics"],
     ["io"],
@@ -26,7 +26,7 @@ LEVELS = [
     ["solvers", "stopping"],
     ["monitoring"],
     ["result"],
-    ["checkpoint"],
+    ["checkpoint", "scaling"],
     ["driver"],
     ["solve"],
     ["fitting"],

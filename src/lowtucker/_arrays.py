@@ -23,6 +23,9 @@ __all__ = [
     "adjoint",
     "all_finite",
     "as_array",
+    "as_array_shape",
+    "as_choice",
+    "as_flag",
     "as_float",
     "as_float_dtype",
     "as_float_on",
@@ -115,7 +118,10 @@ def as_array(value: Any, name: str) -> Array:
     """
     if isinstance(value, np.ndarray | np.generic) or not is_array(value):
         if value is None or isinstance(value, str | bytes | dict | set):
-            raise TypeError(f"{name} must be an array of numbers, got {type(value).__name__}.")
+            raise TypeError(
+                f"{name} must be an array of numbers, got {type(value).__name__}. "
+                "Give numbers, or a list of them."
+            )
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise TypeError(
                 f"{name} must be an array of numbers, got a masked array. Fill its masked "
@@ -134,7 +140,10 @@ def as_array(value: Any, name: str) -> Array:
                 f"make all its rows equally long."
             ) from error
         if value.dtype.kind == "O" and value.ndim == 0:
-            raise TypeError(f"{name} must be an array of numbers, got {type(given).__name__}.")
+            raise TypeError(
+                f"{name} must be an array of numbers, got {type(given).__name__}. "
+                "Give numbers, or a list of them."
+            )
     if is_numpy(value) and value.dtype.kind not in "biufc":
         raise TypeError(
             f"{name} must be an array of numbers, got dtype {value.dtype}. "
@@ -180,9 +189,14 @@ def as_tensor(value: Any, name: str) -> Array:
     """:func:`as_array` with at least one mode, and elements."""
     x = as_array(value, name)
     if x.ndim == 0:
-        raise ValueError(f"{name} must be a tensor with at least one mode, got a number.")
+        raise ValueError(
+            f"{name} must be a tensor with at least one mode, got a number. Try [number]."
+        )
     if not size(x.shape):
-        raise ValueError(f"{name} must have entries in every mode, got shape {tuple(x.shape)}.")
+        raise ValueError(
+            f"{name} must have entries in every mode, got shape {tuple(x.shape)}. Leave out the "
+            "modes without entries."
+        )
     return x
 
 
@@ -229,12 +243,15 @@ def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
             f"{name} must have one entry a mode, got the number {shape}. "
             f"For a vector write {name}=({shape},)."
         )
-    try:
-        entries = tuple(shape)
+    try:  # bytes are integers too, and sets have no order
+        entries = None if isinstance(shape, bytes | bytearray | set | dict) else tuple(shape)
     except TypeError:
+        entries = None
+    if entries is None:
         raise TypeError(
-            f"{name} must be a tuple of positive integers, got {type(shape).__name__}."
-        ) from None
+            f"{name} must be a tuple of positive integers, got {type(shape).__name__}. "
+            f"Try {name}=(30, 30, 10)."
+        )
     if not entries or not all(
         isinstance(n, numbers.Integral) and not isinstance(n, bool) and int(n) >= 1 for n in entries
     ):
@@ -244,13 +261,29 @@ def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     return tuple(int(n) for n in entries)
 
 
+def as_array_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
+    """:func:`as_shape` of a tensor that an array can hold; entries may be of larger ones."""
+    checked = as_shape(shape, name)
+    if size(checked) > sys.maxsize // 16:
+        raise ValueError(
+            f"{name} must be that of an array, with at most {sys.maxsize // 16} entries, got "
+            f"{checked!s:.80}. Are these the sizes of the modes?"
+        )
+    return checked
+
+
 def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> int:
-    """Check an integer argument between ``low`` and ``high``, both included."""
+    """Check an integer argument between ``low`` and ``high``, both included.
+
+    Without a ``high`` it is the largest size of an array.
+    """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
-        raise TypeError(f"{name} must be an integer, got {value!r}.")
+        raise TypeError(f"{name} must be an integer, got {value!r:.80}. Try int(...).")
     number = int(value)
-    if number < low or (high is not None and number > high):
-        bounds = f"at least {low}" if high is None else f"between {low} and {high}"
+    most = sys.maxsize if high is None else high
+    if not low <= number <= most:
+        is_open = high is None and number < low
+        bounds = f"at least {low}" if is_open else f"between {low} and {most}"
         raise ValueError(f"{name} must be {bounds}, got {number}.")
     return number
 
@@ -260,14 +293,35 @@ def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool =
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
-        raise TypeError(f"{name} must be a real number, got {value!r}.")
-    number = float(value)
+        raise TypeError(f"{name} must be a real number, got {value!r:.80}. Try float(...).")
+    try:
+        number = float(value)
+    except OverflowError:  # an integer, or a fraction
+        number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     if positive and not 0 < number < math.inf:
         raise ValueError(f"{name} must be positive, got {number:g}.")
     if not (math.isfinite(number) and number >= low):
         bound = "" if low == -math.inf else f", at least {low:g}"
         raise ValueError(f"{name} must be a finite number{bound}, got {number:g}.")
     return number
+
+
+def as_choice(value: Any, name: str, choices: Sequence[str | None]) -> Any:
+    """Check an argument that is one of some words, or None where that is one of them."""
+    is_word = value is None or isinstance(value, str)
+    if is_word and value in choices:
+        return value
+    *others, last = ["None" if choice is None else f'"{choice}"' for choice in choices]
+    raise (ValueError if is_word else TypeError)(
+        f"{name} must be {', '.join(others)} or {last}, got {value!r:.80}."
+    )
+
+
+def as_flag(value: Any, name: str) -> bool:
+    """Check a yes or no: anything else, such as "no", would count as yes."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{name} must be True or False, got {value!r:.80}. Try {name}=False.")
+    return bool(value)
 
 
 def is_complex(x: Array) -> bool:

@@ -11,6 +11,7 @@ import warnings
 __all__ = [
     "CheckError",
     "FileFormatError",
+    "NotFinite",
     "RankWarning",
     "SlowOperatorWarning",
     "UnderdeterminedWarning",
@@ -20,6 +21,10 @@ __all__ = [
 
 class FileFormatError(ValueError):
     """A file is not what it says: wrong type, truncated, pickled, or larger than it may be."""
+
+
+class NotFinite(ValueError):  # noqa: N818 - says what it is
+    """Numbers that are NaN or infinite where only finite ones have a meaning."""
 
 
 class CheckError(AssertionError):

@@ -278,31 +278,38 @@ def _epoch_uniforms(seed: int, epoch: int, trials: tuple[int, ...], count: int) 
 
 def _checked_trials(trials: Any) -> tuple[int, ...]:
     try:
+        if isinstance(trials, str | bytes | set | dict):
+            raise TypeError
         return _as_trials(tuple(trials))
     except TypeError:
         raise TypeError(
-            f"trials must be a sequence of integers, the numbers of the trials, got {trials!r}."
+            "trials must be a sequence of integers, the numbers of the trials, got "
+            f"{trials!r:.80}. Try trials=range(2)."
         ) from None
 
 
 @lru_cache(maxsize=16)  # a solver asks for the same ones at every step
 def _as_trials(trials: tuple[Any, ...]) -> tuple[int, ...]:
     if not trials:
-        raise ValueError("trials must have at least one entry, got none.")
+        raise ValueError("trials must have at least one entry, got none. Try trials=range(2).")
     return tuple(as_integer(k, "trials", 0, LIMIT - 1) for k in trials)
 
 
 def _checked_probabilities(p: Any) -> tuple[float, ...]:
     values = to_numpy(as_array(p, "p"))
     if values.dtype.kind not in "iuf":
-        raise ValueError(f"p must be real numbers, got dtype {values.dtype}.")
+        raise ValueError(f"p must be real numbers, got dtype {values.dtype}. Try p=None (uniform).")
     if values.ndim != 1 or not values.size:
-        raise ValueError(f"p must be a list of probabilities, got shape {values.shape}.")
+        raise ValueError(
+            f"p must be a list of probabilities, got shape {values.shape}. Try p=None (uniform)."
+        )
     # single precision sums to 1 within its own rounding error
     rounding = np.finfo(values.dtype).eps * values.size if values.dtype.kind == "f" else 0.0
     values = values.astype(np.float64)
     if not (np.isfinite(values).all() and (values > 0).all()):
-        raise ValueError("p must be positive: a block that is never drawn is never used.")
+        raise ValueError(
+            "p must be positive: a block that is never drawn is never used. Try p=None (uniform)."
+        )
     if not math.isclose(values.sum(), 1.0, rel_tol=max(1e-9, rounding)):
         raise ValueError(f"p must sum to 1, got {values.sum():.9g}. Try p / p.sum().")
     return tuple(map(float, values / values.sum()))

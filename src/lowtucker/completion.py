@@ -18,6 +18,8 @@ from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch
 from lowtucker.recover import fitted, warn_of_blind_spots
 from lowtucker.result import Result
+from lowtucker.scaling import out_of_units, scaled
+from lowtucker.solve import in_units_of
 from lowtucker.status import Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
@@ -105,8 +107,9 @@ def complete(
     problem = Problem(A, y)
     warn_of_blind_spots(problem)
     fit = fit.keeping(problem, rank, share, checkpoint)
-    with interruptible():
-        return fit.written(_completed(problem, rank, fit, share))
+    with interruptible(), in_units_of(problem) as units:
+        result = _completed(scaled(problem, units), rank, fit.within(units), share)
+    return fit.written(out_of_units(result, units))
 
 
 def _completed(problem: Problem, rank: Any, fit: Fit, share: float) -> Result:

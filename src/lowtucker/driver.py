@@ -12,13 +12,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker._arrays import Array, like, namespace, put, to_numpy
-from lowtucker._errors import UnderdeterminedWarning, warn_caller
+from lowtucker._errors import NotFinite, UnderdeterminedWarning, warn_caller
+from lowtucker._linalg import fallbacks
 from lowtucker._random import Seed, as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.monitoring import Callback, History, Progress
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import Solver, State
+from lowtucker.solvers.manifold import blown_up
+from lowtucker.solvers.start import failed_start
 from lowtucker.status import Status
 from lowtucker.stopping import Either, MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -77,6 +80,8 @@ class Run:
         self.history = History()
         self.first_row = 0  # of the phase: a new one is not stalled by what the last one did
         self.seconds = self.passes = 0.0
+        self.failed = False  # whether no algorithm led on
+        self.used: list[str] = []  # algorithms that stood in for others since the last row
         self.state: Any = None
         self.recorded: Any = None  # the state of the last row of the history
         self.keeps = keeps
@@ -99,7 +104,10 @@ class Run:
         Where it is asked to end, after the step at work: with what the last epoch had.
         """
         for _ in range(self.solver.steps_per_epoch):
-            self._timed(lambda: self.solver.advance(self.problem, self.state))
+            if not self.failed:  # where even the start has failed there is nothing to advance from
+                self._timed(lambda: self.solver.advance(self.problem, self.state))
+            if self.failed:
+                break
             if asked():
                 self.interrupt()
                 return
@@ -163,9 +171,21 @@ class Run:
 
     def _timed(self, action: Any) -> None:
         begin = time.perf_counter()
-        with np.errstate(all="ignore"):  # blow-up is a status, not a warning
-            self.state = action()
+        self.failed = False
+        with np.errstate(all="ignore"), fallbacks() as used:  # blow-up is a status, not a warning
+            try:
+                self.state = action()
+            except (NotFinite, np.linalg.LinAlgError, ArithmeticError):
+                self.state, self.failed = self._stopped(), True
+        self.used += used
         self.seconds += time.perf_counter() - begin
+
+    def _stopped(self) -> State:
+        """State of a run that no algorithm leads on: it stays where it is."""
+        if self.state is None:
+            rank = (1,) * len(self.problem.shape) if self.rank is None else self.rank
+            return failed_start(self.problem, attainable_rank(rank), self.seed)
+        return replace(blown_up(self.state), model=None, residual=None)
 
     def _record(self) -> None:
         with np.errstate(all="ignore"):
@@ -185,12 +205,13 @@ class Run:
             "epoch": self.history.rows,
             "passes": self.passes + self.state.passes,
             "seconds": self.seconds,
-            "phase": self.solver.label(self.state),
+            "phase": " ".join([self.solver.label(self.state), *dict.fromkeys(self.used)]),
             **{name: self._spread(name, value) for name, value in row.items()},
         }
         if self.stacked:
             entry["running"] = np.isin(np.arange(self.trials), self.active)
         self.history.append(entry)
+        self.used = []
         self._keep_best()
         self.guessed = guess is not None
 

@@ -9,14 +9,23 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import Array, as_number, eps, like, namespace, real_dtype, to_numpy
+from lowtucker._arrays import (
+    Array,
+    as_number,
+    eps,
+    like,
+    namespace,
+    real_dtype,
+    to_numpy,
+)
 from lowtucker._random import Seed
 from lowtucker.checkpoint import Journal, fingerprint
 from lowtucker.metrics import relative_error
 from lowtucker.monitoring import Callback, History
 from lowtucker.problem import Problem
 from lowtucker.result import Result
-from lowtucker.solve import automatic, solve
+from lowtucker.scaling import Units, into_units, solver_in_units
+from lowtucker.solve import automatic, run_solvers, told_without
 from lowtucker.solvers import RGN
 from lowtucker.status import Status
 from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
@@ -77,8 +86,13 @@ class Fit:
 
     def __post_init__(self) -> None:
         """Check the loss; the other settings are checked where they are used."""
-        if self.loss not in get_args(Loss):
-            raise ValueError(f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r}.")
+        is_word = self.loss is None or isinstance(self.loss, str)
+        if not is_word or self.loss not in get_args(Loss):
+            raise (ValueError if is_word else TypeError)(
+                f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r:.80}."
+            )
+        if self.max_seconds is not None:
+            as_number(self.max_seconds, "max_seconds", positive=True)
 
     def __call__(
         self,
@@ -127,7 +141,7 @@ class Fit:
         label: str,
         epochs: int,
     ) -> Result:
-        result = solve(
+        result = run_solvers(
             problem,
             solver,
             rank,
@@ -136,7 +150,7 @@ class Fit:
             X_true=self.X_true,
             seed=self.seed,
             callbacks=self.callbacks,
-            checkpoint=self.journal,
+            journal=self.journal,
         )
         return joined(before, result, label)
 
@@ -165,6 +179,20 @@ class Fit:
         earlier = 0.0 if self.journal is None else self.journal.seconds  # of other calls
         left = self.max_seconds + earlier - seconds
         return rule | MaxSeconds(max(1e-9, left) if seconds else left)
+
+    def within(self, units: Units) -> Fit:
+        """Make the same fit for a problem in its units."""
+        if units.plain:
+            return self
+        if self.noise_std is not None:
+            as_number(self.noise_std, "noise_std", 0.0)
+        return replace(
+            self,
+            solver=solver_in_units(self.solver, units),
+            noise_std=units.noise_std(self.noise_std),
+            X_true=into_units(self.X_true, units, "X_true"),
+            callbacks=told_without(units, self.callbacks),
+        )
 
     def keeping(self, problem: Problem, rank: Any, start: Any, checkpoint: Any) -> Fit:
         """Make the same fit with a checkpoint, which may have some of it already."""
@@ -242,7 +270,7 @@ def _huber_weights(problem: Problem, X: TuckerTensor, tol: float = 0.0) -> Array
     sigma = max(_spread(problem, residual), least)
     weights = np.ones_like(size)
     if sigma:
-        weights = np.minimum(1.0, KINK * sigma / np.maximum(size, np.finfo(size.dtype).tiny))
+        weights = KINK * sigma / np.maximum(size, KINK * sigma)
         weights[size > OUT * sigma] = 0
     made = like(weights, problem.y, real_dtype(problem.y))
     return made if problem.weights is None else made * problem.weights

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from lowtucker._arrays import Array, size, to_numpy
+from lowtucker._arrays import Array, all_finite, size, to_numpy
+from lowtucker._linalg import svdvals
 from lowtucker.problem import Problem
+from lowtucker.tensor.products import exponent, shifted
 from lowtucker.tensor.unfolding import unfold
 
 __all__ = ["CLEAR", "FULL", "PLENTY", "is_noise"]
@@ -36,13 +38,31 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
     """
     share = float(problem.relative(residual))
     fits = problem.A.designs and problem.A.alike and size(problem.shape) <= FULL
-    if not (fits and problem.equations >= PLENTY * dof and share <= CLEAR):
+    if not (fits and _effective(problem) >= PLENTY * dof and share <= CLEAR):
         return None
     weighted = residual if problem.weights is None else problem.weights * residual
     G = to_numpy(problem.A.adjoint(weighted))
+    if not all_finite(G):
+        return False
+    G = shifted(G, -exponent(np.abs(G).max()))  # its squares must not overflow
     entry = np.linalg.norm(G) / np.sqrt(G.size)
-    for k, n in enumerate(G.shape):
-        largest = np.linalg.norm(unfold(G, k), 2)
+    try:
+        spectral = [svdvals(unfold(G, k))[0] for k in range(G.ndim)]
+    except np.linalg.LinAlgError:
+        return None
+    for n, largest in zip(G.shape, spectral, strict=True):
         if not largest <= STRUCTURE * entry * (np.sqrt(n) + np.sqrt(G.size / n)):
             return False
     return True
+
+
+def _effective(problem: Problem) -> float:
+    r"""Equations that count, fewer where weights differ: :math:`(\sum w)^2 / \sum w^2` in m.
+
+    One row that outweighs all others looks as noise does.
+    """
+    if problem.weights is None:
+        return float(problem.equations)
+    w = to_numpy(problem.weights).astype(np.float64)
+    w = w[w > 0] / w.max()
+    return float(problem.equations * w.sum() ** 2 / (w**2).sum() / w.size)

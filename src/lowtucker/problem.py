@@ -79,7 +79,7 @@ class Problem:
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
             raise ValueError(
                 f"y must have shape {(*self.A.batch_shape, self.A.m)}, one row for each trial of "
-                f"A, got {tuple(y.shape)}."
+                f"A, got {tuple(y.shape)}. Is it the y of another operator?"
             )
         if self.weights is not None:
             weights = _checked_weights(self.weights, self.A, tuple(y.shape))
@@ -274,7 +274,19 @@ def _checked(v: Array, name: str, A: MeasurementOperator) -> Array:
     if A.dtype is None:
         return v
     dtype = in_precision_of(A.dtype, v, is_complex=is_complex(v))
-    return v if v.dtype == dtype else namespace(v).astype(v, dtype)
+    return v if v.dtype == dtype else _converted(v, dtype, name)
+
+
+def _converted(v: Array, dtype: Any, name: str) -> Array:
+    """Numbers in the operator's precision, where that can hold the largest of them."""
+    xp = namespace(v)
+    largest, limits = float(xp.max(xp.abs(v))), xp.finfo(dtype)
+    if largest and not float(limits.smallest_normal) <= largest <= float(limits.max):
+        raise ValueError(
+            f"{name} has entries up to {largest:.3g}, which A's precision, {dtype}, cannot hold. "
+            f"Make A of double precision, or multiply {name} by a number."
+        )
+    return xp.astype(v, dtype)
 
 
 def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:

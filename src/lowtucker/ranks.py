@@ -209,6 +209,7 @@ def smaller_rank(result: Result) -> Rank | None:
     ranks = []
     for values in spectra(result.X).values:
         s = np.asarray(to_numpy(values), dtype=np.float64)
+        s = s / (s.max(initial=0.0) or 1.0)  # squares of large ones would overflow
         tail = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1]  # of direction j and all after it
         ranks.append(max(1, int(np.sum(tail > share * tail[0]))))
     rank = attainable_rank(tuple(ranks))

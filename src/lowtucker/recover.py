@@ -20,6 +20,8 @@ from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_rank
 from lowtucker.result import Result
+from lowtucker.scaling import into_units, out_of_units, scaled
+from lowtucker.solve import in_units_of
 from lowtucker.solvers.manifold import eigenvalues, sees_all
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
@@ -144,8 +146,10 @@ def recover(
     _check_one(problem, search, loss)
     warn_of_blind_spots(problem)
     fit = fit.keeping(problem, rank, start, checkpoint)
-    with interruptible():
-        return fit.written(fitted(problem, rank, fit, start=start))
+    with interruptible(), in_units_of(problem) as units:
+        start = into_units(start, units, "start")
+        result = fitted(scaled(problem, units), rank, fit.within(units), start=start)
+    return fit.written(out_of_units(result, units))
 
 
 def fitted(
@@ -236,7 +240,10 @@ def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
     if not problem.A.designs or dof > LARGE or problem.equations * dof**2 > COSTLY:
         plenty = problem.A.designs and problem.equations >= PLENTY * dof
         return plenty or sees_all(problem, result.X, seed)
-    values = to_numpy(eigenvalues(problem, result.X))
+    try:
+        values = to_numpy(eigenvalues(problem, result.X))
+    except np.linalg.LinAlgError:  # it cannot be told
+        return True
     return bool(values[0] > 10 * len(values) * eps(problem.y) * values[-1])
 
 

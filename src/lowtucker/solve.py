@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,14 @@ from lowtucker.noise import FULL, PLENTY
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.scaling import (
+    Units,
+    into_units,
+    out_of_units,
+    scaled,
+    solver_in_units,
+    units_of,
+)
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
@@ -26,7 +35,7 @@ from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["automatic", "iterate", "solve"]
+__all__ = ["automatic", "in_units_of", "iterate", "run_solvers", "solve", "told_without"]
 
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 100, 20
@@ -63,14 +72,17 @@ def iterate(
     (99, True)
     """
     _check_problem(problem)
+    units = units_of(problem)
+    start = into_units(_tensor_or_state(start, problem), units, "start")
+    problem, solver = scaled(problem, units), solver_in_units(solver, units)
     bound = bind(problem, _phases(solver, problem, rank)[0], rank)
     with np.errstate(all="ignore"):
-        first = bound.init(problem, _tensor_or_state(start, problem), seed)
+        first = bound.init(problem, start, seed)
 
     def states() -> Iterator[State]:
         state = first
         while True:
-            yield state
+            yield out_of_units(state, units)
             with np.errstate(all="ignore"):
                 state = bound.advance(problem, state)
 
@@ -138,12 +150,72 @@ def solve(
     'CONVERGED'
     """
     _check_problem(problem)
+    if stop is None:
+        stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
+    journal = None
+    if checkpoint is not None:
+        settings = {"solver": solver, "rank": rank, "seed": seed}
+        journal = Journal(checkpoint, fingerprint(problem, start, X_true, settings), problem.y)
+    with interruptible(), in_units_of(problem) as units:
+        result = run_solvers(
+            scaled(problem, units),
+            solver_in_units(solver, units),
+            rank,
+            stop=stop,
+            start=into_units(start, units, "start"),
+            X_true=into_units(X_true, units, "X_true"),
+            seed=seed,
+            callbacks=told_without(units, callbacks),
+            journal=journal,
+        )
+    if journal is not None:
+        journal.write()
+    return out_of_units(result, units)
+
+
+@contextmanager
+def in_units_of(problem: Problem) -> Iterator[Units]:
+    """Units of a problem; a result that an error carries is brought out of them."""
+    units = units_of(problem)
+    try:
+        yield units
+    except OSError as error:
+        if hasattr(error, "result"):
+            error.result = out_of_units(error.result, units)
+        raise
+
+
+def told_without(units: Units, callbacks: Any) -> Any:
+    """Callbacks that are told states without units; as they are, where there are none."""
+    if units.plain or not isinstance(callbacks, Sequence):
+        return callbacks
+
+    def told(callback: Callback) -> Callback:
+        return lambda progress: callback(
+            replace(progress, state=out_of_units(progress.state, units))
+        )
+
+    # progress bars look at no tensors, and are entered by the run
+    return [c if isinstance(c, AbstractContextManager) else told(c) for c in callbacks]
+
+
+def run_solvers(
+    problem: Problem,
+    solver: Any,
+    rank: tuple[int, ...] | None,
+    *,
+    stop: StoppingRule,
+    start: Any,
+    X_true: Any,
+    seed: Seed,
+    callbacks: Sequence[Callback],
+    journal: Journal | None,
+) -> Result:
+    """Do what :func:`solve` does, for a problem of moderate scale, with a journal to go on from."""
     if len(problem.batch_shape) > 1:
         raise ValueError(
             f"A stack of trials has one leading axis, got {problem.batch_shape}. Flatten it."
         )
-    if stop is None:
-        stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
     if not isinstance(stop, StoppingRule):
         raise TypeError(
             f"stop must be a stopping rule, got {stop!r}. Rules combine with | and &: "
@@ -159,11 +231,7 @@ def solve(
         )
     phases = _phases(solver, problem, rank)
     truth, limit = _truth(X_true, problem), epochs_allowed(stop)
-    run = Run(problem, phases, rank, stop, truth, keeps=checkpoint is not None)
-    journal: Journal | None = checkpoint
-    if checkpoint is not None and not isinstance(checkpoint, Journal):
-        settings = {"solver": solver, "rank": rank, "seed": seed}
-        journal = Journal(checkpoint, fingerprint(problem, start, X_true, settings), problem.y)
+    run = Run(problem, phases, rank, stop, truth, keeps=journal is not None)
     finished, kept = (None, None) if journal is None else journal.next_fit(limit)
     if finished is not None:
         return finished
@@ -185,8 +253,6 @@ def solve(
     result = run.result()
     if journal is not None:
         journal.finish(limit, result, run.kept)
-        if journal is not checkpoint:
-            journal.write()
     return result
 
 

@@ -50,6 +50,13 @@ class StoppingRule(ABC):
     def __and__(self, other: StoppingRule) -> StoppingRule:
         return _Both(self, other)
 
+    def _check_status(self) -> None:
+        """Check what the rule ends a run with."""
+        if not isinstance(self.status, Status):
+            raise TypeError(
+                f"status must be a Status, got {self.status!r:.80}. Try lowtucker.Status.CONVERGED."
+            )
+
     def __bool__(self) -> bool:
         """Refuse ``or`` and ``and``, which would silently drop a rule."""
         raise TypeError("Stopping rules combine with | and &, not with `or` and `and`.")
@@ -61,6 +68,10 @@ class Either(StoppingRule):
 
     first: StoppingRule
     second: StoppingRule
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        _check_rules(self.first, self.second)
 
     def met(self, history: Columns) -> Mask:
         """Whether one of them is met."""
@@ -76,6 +87,9 @@ class _Both(StoppingRule):
     first: StoppingRule
     second: StoppingRule
 
+    def __post_init__(self) -> None:
+        _check_rules(self.first, self.second)
+
     def met(self, history: Columns) -> Mask:
         return np.logical_and(self.first.met(history), self.second.met(history))
 
@@ -84,21 +98,50 @@ class _Both(StoppingRule):
         return [(s, np.logical_and(mask, other)) for s, mask in self.first.verdicts(history)]
 
 
+def _check_rules(*rules: Any) -> None:
+    for rule in rules:
+        if not isinstance(rule, StoppingRule):
+            raise TypeError(
+                f"stop must be made of stopping rules, got {type(rule).__name__}. "
+                "Try lowtucker.ResidualBelow(1e-6) | lowtucker.MaxEpochs(100)."
+            )
+
+
 @dataclass(frozen=True)
 class ResidualBelow(StoppingRule):
-    """The relative residual is at most ``tol``: one number, or one for every trial of a stack."""
+    """The relative residual is at most ``tol``: one number, or one for every trial of a stack.
+
+    To converge it must be below 1, the residual of the zero tensor.
+    """
 
     tol: Any
     status: Status = Status.CONVERGED
 
     def __post_init__(self) -> None:
         """Check the tolerance."""
-        if not isinstance(self.tol, np.ndarray):
-            as_number(self.tol, "tol", 0.0)
+        self._check_status()
+        for value in self.tol.flat if _is_vector(self.tol) else [self.tol]:
+            number = as_number(value, "tol", 0.0)
+            # a noise floor may be above: noise that leaves nothing to be found
+            if number >= 1 and self.status is Status.CONVERGED:
+                raise ValueError(
+                    f"tol must be below 1, got {number:g}: the zero tensor has the relative "
+                    "residual 1. Try tol=1e-6."
+                )
 
     def met(self, history: Columns) -> Mask:
         """Compare the last residual."""
-        return np.asarray(history["residual"][-1] <= self.tol)
+        residual = np.asarray(history["residual"][-1])
+        if np.shape(self.tol) not in ((), residual.shape):
+            wanted = f"or one for each of {len(residual)} trials, " if residual.ndim else ""
+            raise ValueError(
+                f"tol must be one number, {wanted}got shape {np.shape(self.tol)}. Try tol=1e-6."
+            )
+        return np.asarray(residual <= self.tol)
+
+
+def _is_vector(tol: Any) -> bool:
+    return isinstance(tol, np.ndarray) and tol.ndim == 1 and tol.size > 0
 
 
 @dataclass(frozen=True)
@@ -113,6 +156,7 @@ class ErrorBelow(StoppingRule):
 
     def __post_init__(self) -> None:
         """Check the tolerance."""
+        self._check_status()
         as_number(self.tol, "tol", 0.0)
 
     def met(self, history: Columns) -> Mask:
@@ -132,8 +176,10 @@ class Stalled(StoppingRule):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        self._check_status()
         as_integer(self.window, "window")
-        as_number(self.fall, "fall", 0.0)
+        if as_number(self.fall, "fall", 0.0) >= 1:
+            raise ValueError(f"fall must be a share below 1, got {self.fall:g}. Try fall=0.01.")
 
     def met(self, history: Columns) -> Mask:
         """Compare the best of the window with the best before it."""
@@ -154,6 +200,7 @@ class MaxEpochs(StoppingRule):
 
     def __post_init__(self) -> None:
         """Check the number."""
+        self._check_status()
         as_integer(self.epochs, "max_epochs")
 
     def met(self, history: Columns) -> Mask:
@@ -170,6 +217,7 @@ class MaxSeconds(StoppingRule):
 
     def __post_init__(self) -> None:
         """Check the number."""
+        self._check_status()
         as_number(self.seconds, "max_seconds", positive=True)
 
     def met(self, history: Columns) -> Mask:

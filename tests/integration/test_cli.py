@@ -184,7 +184,7 @@ def test_rows_that_cannot_be_read_any_more_lose_nothing(folder, monkeypatch):
     reads = []
 
     def failing(self, start, stop, out):
-        reads.append(start)
+        reads.extend([start] * (stop - start > 1))  # single rows tell the scale beforehand
         if len(reads) > 9:
             raise OSError(5, "Input/output error")
         out[...] = np.load("A.npy")[start:stop]

@@ -169,8 +169,11 @@ def test_overwrite(folder):
         assert len(lt.io.load_samples("out.csv")[1]) == len(CELLS)
         for made in ("X.npz", "out.csv"):
             (folder / made).unlink()
-    assert run(*ARRAY, "-o", "holes.npy", "-q", "--overwrite").exit_code == 0  # in its place
-    close(np.load("holes.npy"))
+    before = (folder / "holes.npy").read_bytes()
+    done = run(*ARRAY, "-o", "holes.npy", "-q", "--overwrite")
+    assert done.exit_code == 2
+    assert "output holes.npy is an input, which is never replaced" in done.stderr
+    assert (folder / "holes.npy").read_bytes() == before
 
 
 BAD = [

@@ -653,7 +653,9 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("change", "exception", "message"), BAD, ids=lambda v: str(v)[:40])
+@pytest.mark.parametrize(
+    ("change", "exception", "message"), BAD, ids=lambda v: str(v).split(" at 0x")[0][:40]
+)
 def test_bad_input_says_what_and_what_to_try(data, change, exception, message):
     A, y, _ = data
     call = {"A": A, "y": y, "rank": RANK} | change

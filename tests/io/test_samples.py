@@ -203,7 +203,7 @@ def test_nothing_is_overwritten_unasked(tmp_path):
 def test_what_fails_leaves_no_file(tmp_path):
     path = tmp_path / "x.csv"
     save_samples(path, [[0]], [1.0])
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match=r"one row .* for each of the 2 values"):
         save_samples(path, [[0], [1], [2]], [1.0, 2.0], overwrite=True)
     assert load_samples(path)[1] == [1.0]
     assert [p.name for p in tmp_path.iterdir()] == ["x.csv"]

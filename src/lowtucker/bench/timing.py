@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import math
 import statistics
 import sys
@@ -11,6 +12,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
+
+from lowtucker.io import replacing
 
 __all__ = [
     "Row",
@@ -96,9 +99,11 @@ def holds(value: float, target: str) -> bool:
 
 
 def write_csv(rows: Iterable[Any], path: str | Path) -> None:
-    """Write the rows of a benchmark: dataclasses of one kind."""
+    """Write the rows of a benchmark, dataclasses of one kind: completely, or not at all."""
     lines = [asdict(row) for row in rows]
-    with open(path, "w", newline="") as file:
-        writer = csv.DictWriter(file, fieldnames=list(lines[0]))
-        writer.writeheader()
-        writer.writerows(lines)
+    text = io.StringIO(newline="")
+    writer = csv.DictWriter(text, fieldnames=list(lines[0]))
+    writer.writeheader()
+    writer.writerows(lines)
+    with replacing(Path(path)) as file:
+        file.write(text.getvalue().encode())

@@ -9,7 +9,16 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import NOT_RECOVERED, check_extras, check_folder, console, table
+from lowtucker.cli.common import (
+    NOT_RECOVERED,
+    check_extras,
+    check_folder,
+    check_picture,
+    check_targets,
+    console,
+    table,
+    write_picture,
+)
 
 __all__ = ["bench"]
 
@@ -41,9 +50,10 @@ OPTIONS = {
 @click.option("--folder", type=click.Path(path_type=Path),
               help="structured: where the file of O is for a while; the system's temporary "
               "folder by default.")  # fmt: skip
+@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
-          folder: Path | None) -> None:  # fmt: skip
+          folder: Path | None, overwrite: bool) -> None:  # fmt: skip
     """Measure, side by side, what the parts of the library cost, and what the one call reaches.
 
     \b
@@ -83,9 +93,10 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 f"--{name} is not for {what}. --only, --trials, --plot and --candle belong to "
                 "recover; --only, --trials, --gigabytes and --folder to structured."
             )
-    for file in (csv_file, plot):
-        if file is not None:
-            check_folder(file.parent)
+    files = [file for file in (csv_file, plot) if file is not None]
+    for file in files:
+        check_folder(file.parent)
+    check_targets(files, overwrite)
     if what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
@@ -124,11 +135,12 @@ def _recover(
 
     names = NAMES if only is None else tuple(only.upper().split(","))
     if candle is not None and not candle.exists():
-        raise ValueError(f"There is no file {candle}.")
+        raise ValueError(f"There is no file {candle}. Check the path.")
     yardsticks = chosen(names, candle or CANDLE)
     check_extras("tensorly", extra="bench")
     if plot is not None:
         check_extras("matplotlib", extra="plot")
+        check_picture(plot)
         if not set(names) & set(recover.PHASES):
             raise ValueError("--plot shows A1 and A2: name one of them in --only.")
     if "A5" in names and all(one.name != "A5" for one in yardsticks):
@@ -144,7 +156,7 @@ def _recover(
                "met", ""]  # fmt: skip
     console().print(table(columns, map(_cells, rows)))
     if plot is not None:
-        recover.phase_plot(rows).savefig(plot, dpi=150)
+        write_picture(recover.phase_plot(rows), plot, dpi=150)
     return rows
 
 

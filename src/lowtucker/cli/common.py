@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,8 +21,11 @@ __all__ = [
     "as_solver",
     "check_extras",
     "check_folder",
+    "check_picture",
+    "check_targets",
     "console",
     "table",
+    "write_picture",
 ]
 
 NOT_RECOVERED, INTERRUPTED = 3, 130
@@ -112,6 +116,38 @@ def check_folder(folder: Path) -> None:
         raise ValueError(
             f"{folder} cannot be written to ({error.strerror}). Try another."
         ) from error
+
+
+def check_targets(paths: Sequence[Path], overwrite: bool) -> None:
+    """Find out before the work whether files can be written, and may be replaced."""
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise ValueError(f"{', '.join(map(str, paths))} must be different files. Rename some.")
+    for path in paths:
+        if path.is_dir():
+            raise ValueError(f"output {path} is a folder. Give the name of a file.")
+        if not path.absolute().parent.is_dir():
+            raise ValueError(
+                f"{path.parent} is not a folder: {path} could not be written there. Make it first."
+            )
+        if os.path.lexists(path) and not overwrite:
+            raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
+
+
+def check_picture(plot: Path) -> None:
+    """Find out before the work whether there is such a format of pictures."""
+    from lowtucker._plotting import new_figure
+
+    formats = new_figure()[0].canvas.get_supported_filetypes()
+    if plot.suffix.lower().lstrip(".") not in formats:
+        raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
+
+
+def write_picture(figure: Any, path: Path, dpi: int | None = None) -> None:
+    """Write a figure: completely, or not at all."""
+    from lowtucker.io import replacing
+
+    with replacing(path) as file:
+        figure.savefig(file, format=path.suffix.lower().lstrip("."), dpi=dpi or "figure")
 
 
 def console(stderr: bool = False) -> Any:

@@ -66,7 +66,8 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     import lowtucker as lt
 
     others = [path for path in (plot, predict[1] if predict else None) if path is not None]
-    check_output(output, plot, overwrite, also=[predict[1]] if predict else [])
+    read = (samples, predict[0]) if predict else (samples,)
+    check_output(output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read)
     if samples.suffix.lower() in lt.io.TABLES:
         if name is not None:
             raise ValueError("--name belongs to .npz and .mat files: a table has one array.")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from lowtucker.cli.common import console, table
+from lowtucker.cli.common import check_folder, console, table, write_picture
 
 __all__ = ["demo"]
 
@@ -18,11 +18,12 @@ __all__ = ["demo"]
 def demo(out: Path, seed: int) -> None:
     """Sense a small synthetic clip and recover it with TIHT, StoTIHT and auto.
 
-    Takes a few seconds; writes demo.png.
+    Takes a few seconds; writes demo.png, in place of an earlier one.
     """
     from lowtucker.experiments.demo import Demo, figure
     from lowtucker.monitoring import ProgressBar
 
+    check_folder(out)
     setting = Demo(seed=seed)
     size = setting.shape[0] * setting.shape[1] * setting.shape[2]
     screen = console()
@@ -57,6 +58,5 @@ def demo(out: Path, seed: int) -> None:
     except ImportError as error:
         screen.print(f"No figure: {error}", markup=False)
         return
-    out.mkdir(parents=True, exist_ok=True)
-    picture.savefig(out / "demo.png", dpi=120)
+    write_picture(picture, out / "demo.png", dpi=120)
     screen.print(f"Figure: {out / 'demo.png'}")

@@ -12,7 +12,17 @@ from typing import Any, NoReturn
 
 import click
 
-from lowtucker.cli.common import FILE, INTERRUPTED, NOT_RECOVERED, IntTuple, Rank, console
+from lowtucker.cli.common import (
+    FILE,
+    INTERRUPTED,
+    NOT_RECOVERED,
+    IntTuple,
+    Rank,
+    check_picture,
+    check_targets,
+    console,
+    write_picture,
+)
 
 __all__ = ["check_fits", "check_output", "finish", "kept", "rank_options", "run_options", "sought"]
 
@@ -37,7 +47,7 @@ def run_options(command: Command) -> Command:
     """Options of a run, and of what is shown of it."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
-        click.option("--overwrite", is_flag=True, help="Replace the output file."),
+        click.option("--overwrite", is_flag=True, help="Replace files that are there."),
         click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg)."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option("--loss", type=click.Choice(["squared", "huber"]), default="squared",
@@ -64,30 +74,26 @@ def sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
 
 
 def check_output(
-    output: Path, plot: Path | None, overwrite: bool, also: Sequence[Path] = ()
+    output: Path,
+    plot: Path | None,
+    overwrite: bool,
+    also: Sequence[Path] = (),
+    *,
+    inputs: Sequence[Path | None] = (),
 ) -> None:
-    """Find out before the work whether its result can be written."""
+    """Find out before the work whether its result can be written, and replaces no input."""
     if output.suffix.lower() not in OUTPUTS:
         raise ValueError(
             f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
         )
-    for path in (output, *also):
-        if path.exists() and not overwrite:
-            raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
     paths = [output, *also, *([] if plot is None else [plot])]
-    if len({path.absolute() for path in paths}) < len(paths):
-        raise ValueError(f"{', '.join(map(str, paths))} must be different files.")
+    check_targets(paths, overwrite)
+    given = {path.resolve() for path in inputs if path is not None}
     for path in paths:
-        if path.is_dir():
-            raise ValueError(f"output {path} is a folder. Give the name of a file.")
-        if not path.absolute().parent.is_dir():
-            raise ValueError(f"{path.parent} is not a folder: {path} could not be written there.")
+        if path.resolve() in given:
+            raise ValueError(f"output {path} is an input, which is never replaced. Try another.")
     if plot is not None:
-        from lowtucker._plotting import new_figure
-
-        formats = new_figure()[0].canvas.get_supported_filetypes()
-        if plot.suffix.lower().lstrip(".") not in formats:
-            raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
+        check_picture(plot)
 
 
 def check_fits(output: Path, shape: Sequence[int]) -> None:
@@ -134,7 +140,7 @@ def finish(
     _write(result, output, overwrite)
     then()
     if plot is not None:
-        result.plot().savefig(plot)
+        write_picture(result.plot(), plot)
     if not quiet:
         files = ", ".join(map(str, [output, *written]))
         console().print(f"{result}\n  written   {files}", markup=False)
@@ -151,10 +157,13 @@ def _write(result: Any, output: Path, overwrite: bool) -> None:
         return
     import numpy as np
 
-    full = np.asarray(result.X)
-    if suffix == ".npy":
-        np.save(output, full)
-    else:
-        from scipy.io import savemat
+    from lowtucker.io import replacing
 
-        savemat(output, {"X": full})
+    full = np.asarray(result.X)
+    with replacing(output) as file:
+        if suffix == ".npy":
+            np.save(file, full)
+        else:
+            from scipy.io import savemat
+
+            savemat(file, {"X": full})

@@ -6,7 +6,15 @@ from pathlib import Path
 
 import click
 
-from lowtucker.cli.common import FILE, IntTuple, check_folder, console
+from lowtucker.cli.common import (
+    FILE,
+    IntTuple,
+    check_folder,
+    check_picture,
+    check_targets,
+    console,
+    write_picture,
+)
 
 __all__ = ["plan"]
 
@@ -28,10 +36,11 @@ __all__ = ["plan"]
 @click.option("--workers", type=click.IntRange(min=1),
               help="Processes; as many as there are cores by default.")  # fmt: skip
 @click.option("--plot", type=FILE, help="Picture of the rate against m (.png, .pdf, .svg).")
+@click.option("--overwrite", is_flag=True, help="Replace the picture.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: float, rate: float,
          trials: int, seed: int, folder: Path | None, workers: int | None, plot: Path | None,
-         quiet: bool) -> None:  # fmt: skip
+         overwrite: bool, quiet: bool) -> None:  # fmt: skip
     """Say how many measurements recovery needs, before they are made.
 
     Recoveries of random tensors are simulated with more or fewer measurements until the number
@@ -50,7 +59,8 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
     from lowtucker.experiments.runner import available_workers
 
     if plot is not None:
-        _check_plot(plot)
+        check_targets([plot], overwrite)
+        check_picture(plot)
     if folder is not None:
         check_folder(folder)
     try:
@@ -64,16 +74,5 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
                        "on from there.", err=True)  # fmt: skip
         raise
     if plot is not None:
-        made.transition.plot().figure.savefig(plot)
+        write_picture(made.transition.plot().figure, plot)
     console().print(f"{made}\n\n{made.transition}", markup=False, soft_wrap=True)
-
-
-def _check_plot(plot: Path) -> None:
-    """Find out before the work whether the picture can be written."""
-    from lowtucker._plotting import new_figure
-
-    if not plot.absolute().parent.is_dir() or plot.is_dir():
-        raise ValueError(f"{plot} could not be written there. Give the name of a file in a folder.")
-    formats = new_figure()[0].canvas.get_supported_filetypes()
-    if plot.suffix.lower().lstrip(".") not in formats:
-        raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")

@@ -71,7 +71,7 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
     """
     import lowtucker as lt
 
-    check_output(output, plot, overwrite)
+    check_output(output, plot, overwrite, inputs=(a, y, weights, start, truth))
     A = lt.io.load_operator(a, shape, name=name_a, order=order)
     check_fits(output, A.shape)
     with kept(output):

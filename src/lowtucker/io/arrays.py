@@ -17,12 +17,17 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import ArrayLike, NDArray
 
+from lowtucker._arrays import as_flag
 from lowtucker._errors import FileFormatError
 from lowtucker.io.guards import (
     ArrayInfo,
+    as_path,
+    check_target,
     choose,
     damage_reported,
+    first_bytes,
     replacing,
+    require_file,
     require_memory,
     require_numbers,
 )
@@ -76,7 +81,9 @@ def load_array(
     mmap : bool
         Map a ``.npy`` file read-only, in the byte order of the file, instead of reading it.
     max_bytes : int, optional
-        Refuse larger arrays. The physical memory is a limit too, except with `mmap` alone.
+        Refuse larger arrays. The physical memory is a limit too, except with `mmap` alone. An
+        array of more than ten times its file, in an archive that may be a bomb, is refused from
+        half the free memory on, unless `max_bytes` is given.
 
     Returns
     -------
@@ -91,7 +98,7 @@ def load_array(
         Where `name` does not single out an array.
     """
     path, kind = _identify(path)
-    if mmap and kind != "npy":
+    if as_flag(mmap, "mmap") and kind != "npy":
         raise ValueError(f"{path}: only .npy files can be mapped; use mmap=False or np.save it")
     infos = _list(path, kind)
     if name is None and {i.name for i in infos} >= _SPARSE_MEMBERS:
@@ -171,26 +178,34 @@ def save_arrays(
     overwrite : bool
         Replace an existing file.
     """
-    path = Path(path)
+    path = as_path(path)
     if path.suffix.lower() != ".npz":
         raise ValueError(f"cannot write {path}; expected a path ending in .npz; rename it")
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists; pass overwrite=True or give another path")
+    check_target(path, overwrite)
+    if not isinstance(arrays, Mapping):
+        raise TypeError(
+            f'arrays must be named, as in {{"y": y}}, got {type(arrays).__name__}; name them'
+        )
     if not arrays:
-        raise ValueError(f"no arrays given for {path}; expected at least one")
+        raise ValueError(f"no arrays given for {path}; expected at least one, as {{'y': y}}")
     checked = {_checked_name(name): _checked_array(name, a) for name, a in arrays.items()}
     with replacing(path) as file:
         _write_npz(file, checked)
 
 
 def _checked_name(name: str) -> str:
-    if not name or set(name) & set("/\\\0"):
+    if not isinstance(name, str) or not name or set(name) & set("/\\\0"):
         raise ValueError(f"array name {name!r}: expected a non-empty name without slashes")
     return name
 
 
 def _checked_array(name: str, value: ArrayLike) -> NDArray[Any]:
-    array = np.asarray(value)
+    try:
+        array = np.asarray(value)
+    except ValueError as error:
+        raise ValueError(
+            f"array {name!r} has rows of unequal length; expected an array; fill them up"
+        ) from error
     if array.dtype.kind not in "biufc":
         raise TypeError(
             f"array {name!r} has dtype {array.dtype}; expected bool, integer, real or complex"
@@ -209,17 +224,13 @@ def _write_npz(file: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
 
 def _identify(path: str | os.PathLike[str]) -> tuple[Path, str]:
     """Path and kind of a file, from its first bytes; refused where the suffix disagrees."""
-    path = Path(path)
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path")
-    if not path.is_file():
-        raise FileFormatError(f"{path} is a directory or device; expected a file")
+    path = as_path(path)
+    require_file(path)
     known = ", ".join(_KINDS)
     if path.suffix.lower() not in _KINDS:
         raise FileFormatError(f"{path} has the suffix {path.suffix!r}; files read: {known}")
-    with open(path, "rb") as file:
-        head = file.read(1024)
-        kind = _sniff(head)
+    head = first_bytes(path)
+    kind = _sniff(head)
     if kind not in _KINDS[path.suffix.lower()]:
         looks = looks_like(head)
         raise FileFormatError(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import math
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from lowtucker._errors import FileFormatError
-from lowtucker.io.guards import physical_memory
+from lowtucker.io.guards import memory_limit, physical_memory
 
 __all__ = ["MOST_PIXELS", "Crop", "Span", "grey", "needed", "require_pixels"]
 
@@ -46,7 +45,7 @@ class Crop:
     def require_memory(self, rows: slice, columns: slice, frames: int) -> tuple[int, int, int]:
         """Shape of the clip, where it may be that large."""
         shape = (rows.stop - rows.start, columns.stop - columns.start, frames)
-        limit = min(physical_memory(), sys.maxsize if self.max_bytes is None else self.max_bytes)
+        limit = min(physical_memory(), memory_limit(self.max_bytes))
         if 8 * math.prod(shape) > limit:
             raise FileFormatError(
                 f"{self.path}: a clip of shape {shape} needs {8 * math.prod(shape)} bytes of"

@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 from lowtucker.io.arrays import is_sparse, load_array, load_sparse
-from lowtucker.io.guards import physical_memory
+from lowtucker.io.guards import as_path, physical_memory
 from lowtucker.io.rows import HDF5, ZARR, stored
 from lowtucker.operators import DenseOperator, MeasurementOperator, SparseOperator
 from lowtucker.operators.matrix import Order
@@ -45,7 +45,8 @@ def load_operator(
     FileFormatError
         The file is not what it says.
     """
-    if order is None and Path(path).suffix.lower() == ".mat":
+    path = as_path(path)
+    if order is None and path.suffix.lower() == ".mat":
         raise ValueError(
             f'order is needed for {path}: "F" where the rows are MATLAB\'s X(:), "C" where they '
             "were written row-major (as by NumPy)."
@@ -55,16 +56,16 @@ def load_operator(
     if is_sparse(path, name):
         if shape is None:
             raise ValueError(
-                f"shape is needed to read the sparse matrix in {path} as measurements."
+                f"shape is needed to read the sparse matrix in {path} as measurements. "
+                "Try shape=(30, 30, 10)."
             )
         matrix = load_sparse(path, name, max_bytes=max_bytes)
         return SparseOperator(matrix, shape, order=order or "C")
     return DenseOperator(load_array(path, name, max_bytes=max_bytes), shape, order=order or "C")
 
 
-def _stays(path: str | os.PathLike[str]) -> bool:
+def _stays(path: Path) -> bool:
     """Whether the rows are read when they are needed."""
-    path = Path(path)
     suffix = path.suffix.lower()
     large = suffix == ".npy" and path.exists() and 2 * path.stat().st_size > physical_memory()
     return large or suffix in (*HDF5, ZARR)

@@ -8,7 +8,7 @@ from typing import Any
 
 from lowtucker._errors import FileFormatError
 from lowtucker.io.arrays import load_array, looks_like
-from lowtucker.io.guards import damage_reported
+from lowtucker.io.guards import as_path, damage_reported, first_bytes, require_file
 from lowtucker.operators.matrix import Order
 from lowtucker.operators.stored import StoredOperator
 
@@ -68,7 +68,7 @@ def stored(
     """
     if not isinstance(source, str | os.PathLike):
         return StoredOperator(source, shape, order=order)
-    path = Path(source)
+    path = as_path(source, "source")
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; check the path")
     suffix = path.suffix.lower()
@@ -98,8 +98,8 @@ def _of_hdf5(path: Path, name: str | None) -> Any:
         raise ModuleNotFoundError(
             f'{path} is read by h5py; run pip install "lowtucker[hdf5]"'
         ) from error
-    with open(path, "rb") as file:
-        head = file.read(1024)
+    require_file(path)
+    head = first_bytes(path)
     if not h5py.is_hdf5(path):
         raise FileFormatError(f"{path} is {looks_like(head)}; expected an HDF5 file")
     with damage_reported(path):

@@ -10,9 +10,18 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker._arrays import as_array, as_integer
 from lowtucker._errors import FileFormatError
 from lowtucker.io.arrays import looks_like
-from lowtucker.io.guards import file_size, replacing, require_memory
+from lowtucker.io.guards import (
+    as_path,
+    check_target,
+    file_size,
+    first_bytes,
+    replacing,
+    require_file,
+    require_memory,
+)
 
 __all__ = ["TABLES", "load_indices", "load_samples", "save_samples"]
 
@@ -45,8 +54,10 @@ def load_samples(
     FileFormatError
         The file is not such a table; the message names the first sample that is wrong.
     """
-    table = _table(Path(path), None if order is None else order + 1, "i1, ..., id, value")
-    indices = _as_indices(Path(path), table[:, :-1])
+    path = as_path(path)
+    columns = None if order is None else as_integer(order, "order") + 1
+    table = _table(path, columns, "i1, ..., id, value")
+    indices = _as_indices(path, table[:, :-1])
     bad = np.flatnonzero(~np.isfinite(table[:, -1]))
     if bad.size:
         value = table[bad[0], -1]
@@ -58,21 +69,26 @@ def load_samples(
 
 def load_indices(path: str | os.PathLike[str], order: int) -> NumPyArray:
     """Read indices, one row an entry: columns i1, ..., id."""
-    return _as_indices(Path(path), _table(Path(path), order, "i1, ..., id"))
+    path = as_path(path)
+    return _as_indices(path, _table(path, as_integer(order, "order"), "i1, ..., id"))
 
 
 def save_samples(
     path: str | os.PathLike[str], indices: Any, values: Any, *, overwrite: bool = False
 ) -> None:
     """Write entries of a tensor as ``i1, ..., id, value`` that :func:`load_samples` reads."""
-    path = Path(path)
-    if path.exists() and not overwrite:
-        raise FileExistsError(f"{path} exists; pass overwrite=True or give another path")
-    index, value = np.asarray(indices), np.asarray(values)
+    path = as_path(path)
+    check_target(path, overwrite)
+    index, value = as_array(indices, "indices"), as_array(values, "values")
     if value.dtype.kind not in "iuf" or value.ndim != 1:
         raise TypeError(
             f"values must be a vector of real numbers to be written as a table, got dtype "
             f"{value.dtype} and shape {value.shape}. Try result.save(path)."
+        )
+    if index.dtype.kind not in "iu" or index.ndim != 2 or len(index) != len(value):
+        raise ValueError(
+            f"indices must be integers, one row (i1, ..., id) for each of the {len(value)} values, "
+            f"got dtype {index.dtype} and shape {index.shape}. Try numpy.argwhere(...)."
         )
     names = [f"i{k + 1}" for k in range(index.shape[1])] + ["value"]
     with replacing(path) as file:
@@ -83,10 +99,8 @@ def save_samples(
 
 def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
     """Numbers of a text file, one row a line."""
-    if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path")
-    with open(path, "rb") as file:
-        head = file.read(1024)
+    require_file(path)
+    head = first_bytes(path)
     if not _is_text(head) or head.lstrip()[:1] == b"<":
         raise FileFormatError(
             f"{path} is {looks_like(head)}; expected text with the columns {wanted}"

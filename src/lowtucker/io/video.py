@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from lowtucker.io.arrays import load_array
 from lowtucker.io.crop import Crop, Span, grey
-from lowtucker.io.guards import replacing
+from lowtucker.io.guards import as_path, replacing
 from lowtucker.io.image_files import IMAGES, read_folder
 from lowtucker.io.video_files import CONTAINERS, encoded_gif, read_container, require_magnify
 
@@ -77,7 +77,8 @@ def load_video(
     >>> clip.shape, float(clip.max())
     ((10, 30, 3), 0.2)
     """
-    path, suffix = Path(path), Path(path).suffix.lower()
+    path = as_path(path)
+    suffix = path.suffix.lower()
     spans = (_span("rows", rows), _span("columns", columns), _span("frames", frames))
     crop = Crop(path, *spans, max_bytes)
     if not path.exists():
@@ -117,7 +118,7 @@ def save_gif(
     frames_per_second : float
         Between 0.01 and 50. The time of a frame is rounded to hundredths of a second.
     """
-    path, array = Path(path), np.asarray(clip)
+    path, array = as_path(path), np.asarray(clip)
     if path.suffix.lower() != ".gif":
         raise ValueError(f"cannot write {path}; expected a path ending in .gif; rename it")
     if array.ndim != 3 or not array.size:

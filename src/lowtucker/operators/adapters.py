@@ -6,7 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, as_float, as_shape, is_complex, like, size, to_numpy
+from lowtucker._arrays import (
+    Array,
+    Rows,
+    as_array,
+    as_float,
+    as_shape,
+    is_complex,
+    like,
+    size,
+    to_numpy,
+)
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dense import DenseOperator
@@ -50,7 +60,12 @@ class SparseOperator(MatrixOperator):
         parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
         csr = scipy.sparse.csr_array(parts, shape=csr.shape)
         if not np.isfinite(csr.data).all():
-            raise ValueError("matrix has NaN or infinite entries.")
+            first = int(np.flatnonzero(~np.isfinite(csr.data))[0])
+            row = int(np.searchsorted(csr.indptr, first, side="right")) - 1
+            raise ValueError(
+                f"matrix has NaN or infinite entries, the first in row {row}. Leave out those rows "
+                "of A, and of y."
+            )
         self._set(csr, shape, check_order(order))
 
     def _set(self, csr: Any, shape: tuple[int, ...], order: Order) -> None:
@@ -90,6 +105,8 @@ class LinearOperatorAdapter(MatrixOperator):
     order : "C" or "F"
     """
 
+    foreign = True
+
     def __init__(self, operator: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
         if not all(hasattr(operator, name) for name in ("shape", "matvec", "rmatvec")):
             raise TypeError(
@@ -124,7 +141,7 @@ class LinearOperatorAdapter(MatrixOperator):
             if item.size != length:
                 raise ValueError(
                     f"{type(self.operator).__name__}.{name} returned shape {item.shape}, expected "
-                    f"({length},)."
+                    f"({length},). Check its shape."
                 )
         return np.stack([item.reshape(length) for item in items]).reshape(*x.shape[:-1], length)
 
@@ -184,6 +201,12 @@ def as_operator(
             "A must be an operator or an array, got a function. "
             "Try lowtucker.FunctionOperator(forward, adjoint, shape, m)."
         )
+    A = as_array(A, "A")
+    if A.ndim < 2:
+        raise ValueError(
+            f"A must have one row a measurement, (m, N), got shape {tuple(A.shape)}. For one "
+            "measurement try A[None]."
+        )
     return DenseOperator(A, shape, order=order)
 
 
@@ -202,7 +225,9 @@ def to_scipy(A: MeasurementOperator) -> Any:
     from scipy.sparse.linalg import LinearOperator
 
     if check_operator(A).batch_shape:
-        raise ValueError("A SciPy operator is one operator, got a stack of trials.")
+        raise ValueError(
+            "A must be one operator, got a stack of trials. Make a SciPy operator for each."
+        )
     probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
     domain = to_numpy(A.adjoint(like(probe, A.prototype)))
     parts = is_complex(probe) and not is_complex(domain)

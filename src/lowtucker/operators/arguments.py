@@ -48,11 +48,12 @@ def common_batch(X: Sequence[int], y: Sequence[int]) -> tuple[int, ...]:
 def check_weights(weights: Array, shape: tuple[int, ...]) -> None:
     """Check that there is one weight for each number of that shape, or for each measurement."""
     if is_complex(weights):
-        raise ValueError(f"weights must be real, got dtype {weights.dtype}.")
+        raise ValueError(f"weights must be real, got dtype {weights.dtype}. Try abs(weights).")
     if tuple(weights.shape) not in {shape, shape[-1:]}:
         either = "" if len(shape) == 1 else f" or {shape}"
         raise ValueError(
-            f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}."
+            f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}. "
+            "Give one weight a measurement."
         )
 
 
@@ -73,9 +74,15 @@ def check_matrices(matrices: Any, name: str, shape: str) -> list[Array]:
 def check_matrix(A: Array, name: str) -> None:
     """Check that A is a matrix of finite numbers."""
     if A.ndim != 2 or not size(A.shape):
-        raise ValueError(f"{name} must be a matrix with entries, got shape {tuple(A.shape)}.")
+        raise ValueError(
+            f"{name} must be a matrix with entries, got shape {tuple(A.shape)}. Reshape it."
+        )
     if not all_finite(A):
-        raise ValueError(f"{name} has NaN or infinite entries.")
+        row = int(np.argwhere(~np.isfinite(to_numpy(A)))[0, 0])
+        raise ValueError(
+            f"{name} has NaN or infinite entries, the first in row {row}. Leave out what they "
+            "belong to."
+        )
 
 
 def of_one_dtype(arrays: list[Array]) -> list[Array]:
@@ -107,7 +114,9 @@ def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
                 f"rows must be a slice of integers with a step that is not zero, got {rows!r}."
             ) from None
         if not chosen:
-            raise ValueError(f"rows selects none of the {m} measurements, got {rows!r}.")
+            raise ValueError(
+                f"rows selects none of the {m} measurements, got {rows!r}. Choose at least one."
+            )
         return rows if chosen.step > 0 else np.asarray(chosen)  # torch has no negative steps
     if isinstance(rows, tuple) and batch_shape:
         if len(rows) != size(batch_shape):
@@ -120,6 +129,8 @@ def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
 
 
 def _check_row_numbers(index: np.ndarray[Any, Any], m: int) -> IntArray:
+    if index.shape == (0,):
+        index = index.astype(np.int64)  # an empty list has no dtype of its own
     if index.ndim == 1 and index.dtype.kind == "b" and index.shape[0] == m:
         index = np.flatnonzero(index)
     if index.ndim != 1 or index.dtype.kind not in "iu":
@@ -128,7 +139,7 @@ def _check_row_numbers(index: np.ndarray[Any, Any], m: int) -> IntArray:
             f"shape {tuple(index.shape)}, dtype {index.dtype}."
         )
     if not index.shape[0]:
-        raise ValueError(f"rows selects none of the {m} measurements.")
+        raise ValueError(f"rows selects none of the {m} measurements. Choose at least one.")
     low, high = int(index.min()), int(index.max())
     if low < 0 or high >= m:
         raise ValueError(f"rows must be from 0 to {m - 1}, got values from {low} to {high}.")

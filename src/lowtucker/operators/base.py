@@ -16,6 +16,7 @@ import numpy as np
 from lowtucker._arrays import (
     Array,
     Rows,
+    all_finite,
     as_float_on,
     is_array,
     is_complex,
@@ -86,8 +87,14 @@ class MeasurementOperator(ABC):
     prototype: Array | None = None
     # Whether the hooks take leading axes themselves; otherwise the base class loops over them.
     takes_stacks: ClassVar[bool] = False
+    # Whether the hooks are not the package's own: what they return is looked at for NaN.
+    foreign: ClassVar[bool] = True
     # Whether rows are alike, as Gaussian ones are: noise has then no structure in the adjoint.
     alike: bool = True
+
+    def __init_subclass__(cls) -> None:
+        if "foreign" not in cls.__dict__:
+            cls.foreign = cls.__module__.partition(".")[0] != __name__.partition(".")[0]
 
     if not TYPE_CHECKING:
 
@@ -206,7 +213,8 @@ class MeasurementOperator(ABC):
         if isinstance(X, TuckerTensor):
             self._check(X.shape, X.batch_shape, self.shape, "forward", "X")
             same_kind(X.core, self.prototype, "X", type(self).__name__)
-            return self._checked(self._forward_tucker(X), (self.m,), "_forward_tucker")
+            out = self._checked(self._forward_tucker(X), (self.m,), "_forward_tucker")
+            return self._without_nan(out, "_forward_tucker", self._forward_tucker, X, X.core)
         return self._stacked(self._forward, self._tensor(X, "forward"), len(self.shape))
 
     def adjoint(self, v: Array) -> Array:
@@ -273,7 +281,14 @@ class MeasurementOperator(ABC):
         T : TangentSpace
         """
         if self.batch_shape:
-            raise ValueError(f"{type(self).__name__}.tangent takes one operator, not a stack.")
+            raise ValueError(
+                f"{type(self).__name__}.tangent takes one operator, not a stack. "
+                "Make one for each trial."
+            )
+        if not isinstance(T, TangentSpace):
+            raise TypeError(
+                f"T must be a TangentSpace, got {type(T).__name__}. Try lowtucker.TangentSpace(X)."
+            )
         self._check(T.X.shape, (), self.shape, "tangent", "X")
         return self._tangent(T)
 
@@ -299,16 +314,18 @@ class MeasurementOperator(ABC):
         forward = hook == self._forward
         name, wanted = ("_forward", (self.m,)) if forward else ("_adjoint", self.shape)
         if self.takes_stacks:
-            return self._checked(hook(x), wanted, name)
+            return self._without_nan(self._checked(hook(x), wanted, name), name, hook, x, x)
         batch = x.shape[: x.ndim - core_ndim]
         if not batch:
-            return self._checked(hook(x), wanted, name, one=True)
+            out = self._checked(hook(x), wanted, name, one=True)
+            return self._without_nan(out, name, hook, x, x)
         xp = namespace(x)
         flat = xp.reshape(x, (size(batch), *x.shape[x.ndim - core_ndim :]))
         items = [
             self._checked(hook(flat[i, ...]), wanted, name, one=True) for i in range(size(batch))
         ]
-        return xp.reshape(xp.stack(items), (*batch, *wanted))
+        out = xp.reshape(xp.stack(items), (*batch, *wanted))
+        return self._without_nan(out, name, lambda z: self._stacked(hook, z, core_ndim), x, x)
 
     def _tensor(self, X: Any, caller: str) -> Array:
         X = as_float_on(X, self.prototype, "X", type(self).__name__)
@@ -355,7 +372,8 @@ class MeasurementOperator(ABC):
         name = f"{type(self).__name__}.{hook}"
         if not is_array(out):
             raise TypeError(
-                f"{name} returned {type(out).__name__}, expected an array of shape {wanted}."
+                f"{name} returned {type(out).__name__}, expected an array of shape {wanted}. "
+                "Does it return its result?"
             )
         core = out.shape if one else out.shape[max(0, out.ndim - len(wanted)) :]
         if tuple(core) != wanted:
@@ -365,6 +383,27 @@ class MeasurementOperator(ABC):
                 "Check the operator's m and shape."
             )
         return same_kind(out, self.prototype, f"what {name} returned", type(self).__name__)
+
+    def _without_nan(self, out: Array, name: str, hook: Any, x: Any, numbers: Array) -> Array:
+        """Refuse NaN and infinity that a foreign hook makes of finite numbers.
+
+        What overflows is allowed, for it ends as a blow-up: a smaller multiple is then finite. One
+        sum of what the hook returned; the rest where that is not finite.
+        """
+        if not self.foreign or all_finite(out) or not all_finite(numbers):
+            return out
+        largest = float(namespace(numbers).max(namespace(numbers).abs(numbers)))
+        if largest > 1 and all_finite(hook(x * (1 / largest))):
+            return out
+        values = to_numpy(out)
+        bad = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
+        forward = name != "_adjoint"
+        place = f"row {bad[-1]}" if forward else f"entry {bad[-len(self.shape) :]}"
+        advice = "or leave that row out: A.restrict(rows) with the others" if forward else ""
+        raise ValueError(
+            f"{type(self).__name__}.{name} returned {values[bad]} in {place} for finite numbers. "
+            f"Correct the function{', ' * forward}{advice}; lowtucker.check_adjoint(A) looks at it."
+        )
 
     def __repr__(self) -> str:
         stack = f"stack of {self.batch_shape}, " if self.batch_shape else ""

@@ -18,6 +18,7 @@ from lowtucker._arrays import (
     to_numpy,
 )
 from lowtucker._errors import CheckError
+from lowtucker._linalg import note_fallback, svdvals
 from lowtucker._random import Seed, Stream, generator
 from lowtucker.operators.adapters import to_scipy
 from lowtucker.operators.base import MeasurementOperator, check_operator
@@ -146,15 +147,23 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
     m, n = matrix.shape
     if m == 1 or n == 1 or max(m, n) <= SMALL:
         dense = matrix @ np.eye(n) if n <= m else matrix.rmatmat(np.eye(m))
-        return float(np.linalg.norm(dense, 2))
-    from scipy.sparse.linalg import svds
+        return float(svdvals(dense)[0])
+    from scipy.sparse.linalg import ArpackError, svds
 
     scale = float(norm(matrix.matvec(generator(seed, Stream.PROBE).standard_normal(n))))
     if scale == 0:
         return 0.0  # ARPACK refuses the zero operator
     scaled = matrix * (1 / scale)  # it squares the operator, which must not overflow
     start = generator(seed, Stream.PROBE).standard_normal(min(m, n)).astype(scaled.dtype)
-    return scale * float(svds(scaled, k=1, v0=start, return_singular_vectors=False)[0])
+    try:
+        largest = svds(scaled, k=1, v0=start, return_singular_vectors=False)
+    except ArpackError:  # not converged
+        note_fallback("svds by PROPACK")
+        most = min(m, n, 500)
+        largest = svds(
+            scaled, k=1, solver="propack", maxiter=most, return_singular_vectors=False, rng=0
+        )
+    return scale * float(largest[0])
 
 
 def _random(rng: np.random.Generator, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:

@@ -330,6 +330,16 @@ class ScaledOperator(MeasurementOperator):
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         return self.inner.spectral_start(self._back(v), rank)
 
+    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
+        """What the inner operator cannot tell, and what is measured times zero."""
+        seen = to_numpy(self.factor) != 0
+        if not seen.all():
+            measured = seen if measured is None else seen & measured
+        return self.inner._blind_spots(rank, measured)
+
+    def _remarks(self) -> tuple[str, ...]:
+        return self.inner._remarks()
+
     def _row_norms(self) -> Array:
         norms = like(self.inner.row_norms(), self.prototype)
         return in_precision(namespace(self.factor).abs(self.factor), norms.dtype) * norms

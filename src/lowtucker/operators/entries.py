@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import Array, Rows, as_shape, like, namespace, size, to_numpy
+from lowtucker._linalg import eigh, note_fallback, qr
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum
+from lowtucker.tensor.products import exponent, shifted
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["EntriesOperator", "entries"]
@@ -125,6 +127,7 @@ class EntriesOperator(FactoredOperator):
 
         given = to_numpy(v)
         given = given.astype(given.dtype.newbyteorder("="), copy=False)  # SciPy takes no other
+        near_one = shifted(given, -exponent(np.abs(given).max()))  # squares must be numbers
         factors = []
         for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
             others = [j for j in range(len(self.shape)) if j != k]
@@ -133,7 +136,7 @@ class EntriesOperator(FactoredOperator):
             for j, length in zip(others, sizes, strict=True):
                 columns = columns * length + self.indices[:, j]
             _, columns = np.unique(columns, return_inverse=True)
-            B = scipy.sparse.csr_array((given, (self.indices[:, k], columns)), shape=(n, self.m))
+            B = scipy.sparse.csr_array((near_one, (self.indices[:, k], columns)), shape=(n, self.m))
             factors.append(_leading(B, r))
         core: Any = 0
         for rows in row_chunks(self.m, size(rank)):
@@ -149,8 +152,9 @@ def _leading(B: Any, r: int) -> NumPyArray:
     if n <= DENSE or n < 3 * r:
         gram = (B @ B.conj().T).toarray()
         np.fill_diagonal(gram, 0)
-        return np.linalg.eigh(gram)[1][:, ::-1][:, :r].copy()
-    from scipy.sparse.linalg import LinearOperator, eigsh
+        vectors: NumPyArray = eigh(gram)[1][:, ::-1][:, :r].copy()
+        return vectors
+    from scipy.sparse.linalg import ArpackError, LinearOperator, eigsh
 
     if not B.count_nonzero():  # ARPACK refuses it
         return np.eye(n, r, dtype=B.dtype)
@@ -163,8 +167,15 @@ def _leading(B: Any, r: int) -> NumPyArray:
 
     gram = LinearOperator((n, n), matvec=times, dtype=B.dtype)
     first = np.random.default_rng(0).standard_normal(n).astype(B.dtype)
-    found = eigsh(gram, r, which="LA", v0=first, tol=1e-2, ncv=min(n, 3 * r + 20))[1]
-    return np.linalg.qr(found[:, ::-1])[0]
+    try:
+        found = eigsh(gram, r, which="LA", v0=first, tol=1e-2, ncv=min(n, 3 * r + 20))[1]
+    except ArpackError as error:  # what it has, and any others: it is a start
+        note_fallback("eigsh unfinished")
+        had = getattr(error, "eigenvectors", np.empty((n, 0), B.dtype))
+        rest = np.random.default_rng(1).standard_normal((n, r - had.shape[1])).astype(B.dtype)
+        found = np.concatenate([rest, had], axis=1)
+    basis: NumPyArray = qr(found[:, ::-1])[0]
+    return basis
 
 
 def _of_slices(numbers: NumPyArray) -> str:

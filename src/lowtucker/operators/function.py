@@ -38,6 +38,8 @@ class FunctionOperator(MeasurementOperator):
     array([3., 3., 3., 3.])
     """
 
+    foreign = True
+
     def __init__(
         self,
         forward: Callable[[Array], Array],
@@ -50,11 +52,17 @@ class FunctionOperator(MeasurementOperator):
     ) -> None:
         for name, function in (("forward", forward), ("adjoint", adjoint)):
             if not callable(function):
-                raise TypeError(f"{name} must be callable, got {type(function).__name__}.")
+                raise TypeError(
+                    f"{name} must be callable, got {type(function).__name__}. For an array try "
+                    "lowtucker.as_operator(A, shape)."
+                )
         self._forward_function, self._adjoint_function = forward, adjoint
         self.shape, self.m = as_shape(shape), as_integer(m, "m")
         if prototype is not None and not is_array(prototype):
-            raise TypeError(f"prototype must be an array, got {type(prototype).__name__}.")
+            raise TypeError(
+                f"prototype must be an array, got {type(prototype).__name__}. For NumPy leave it "
+                "out."
+            )
         self.prototype = prototype
         self.dtype = None if dtype is None else as_float_dtype(dtype, prototype)
 

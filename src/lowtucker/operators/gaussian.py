@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._arrays import as_float_dtype, as_integer, as_shape, size
+from lowtucker._arrays import as_array_shape, as_choice, as_float_dtype, as_integer, size
 from lowtucker._random import Seed, Stream, generator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.tensor.random import gaussians, stack_seeds
@@ -49,13 +49,12 @@ def gaussian(
     >>> gaussian((30, 30, 10), m=300, seed=1)
     DenseOperator: 300 measurements of tensors of shape (30, 30, 10) (0.033 per entry)
     """
-    shape, m = as_shape(shape), as_integer(m, "m")
-    if normalize not in (None, "unit", "frobenius"):
-        raise ValueError(f'normalize must be None, "unit" or "frobenius", got {normalize!r}.')
+    shape, m = as_array_shape(shape), as_integer(m, "m")
+    as_choice(normalize, "normalize", (None, "unit", "frobenius"))
     dtype = as_float_dtype(dtype)
     matrices = []
     for one in stack_seeds(seed, trials):
-        matrix = gaussians(generator(one, Stream.OPERATOR), (m, size(shape)), dtype)
+        matrix = _rows(generator(one, Stream.OPERATOR), (m, size(shape)), dtype)
         if normalize is not None:
             matrix /= matrix.real.dtype.type(
                 np.sqrt(m) if normalize == "unit" else np.linalg.norm(matrix)
@@ -65,3 +64,15 @@ def gaussian(
     operator.shape, operator.order = shape, "C"
     operator._set(matrices[0] if trials is None else np.stack(matrices), None)
     return operator
+
+
+def _rows(rng: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
+    """Gaussian numbers, where the system has the memory for them."""
+    try:
+        return gaussians(rng, shape, dtype)
+    except (MemoryError, ValueError):
+        size_in_gb = shape[0] * shape[1] * dtype.itemsize / 1e9
+        raise ValueError(
+            f"m = {shape[0]} rows of {shape[1]} numbers take {size_in_gb:.3g} GB, more than there "
+            "is. Try lowtucker.seeded_gaussian(shape, m), which makes them when they are needed."
+        ) from None

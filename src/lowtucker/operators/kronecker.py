@@ -23,6 +23,7 @@ from lowtucker._arrays import (
     same_kind,
     size,
 )
+from lowtucker._linalg import qr
 from lowtucker.operators.arguments import (
     check_matrices,
     check_matrix,
@@ -291,7 +292,7 @@ class ModewiseOperator(MeasurementOperator):
         xp = namespace(self.final)
         F = xp.reshape(self.final, (self.m, *(A.shape[0] for A in self.first.factors)))
         for g, A in enumerate(self.first.factors):
-            F = product(F, conj(xp.linalg.qr(adjoint(A))[1]), g, 1)
+            F = product(F, conj(qr(adjoint(A))[1]), g, 1)
         return norm(F, batch_ndim=1)
 
 

@@ -65,8 +65,9 @@ class MatrixOperator(MeasurementOperator):
 
 def check_order(order: Any) -> Order:
     """Check how rows were vectorised."""
-    if order not in ("C", "F"):
-        raise ValueError(
-            f'order must be "C" (row-major) or "F" (column-major, MATLAB), got {order!r}.'
+    is_word = order is None or isinstance(order, str)
+    if not is_word or order not in ("C", "F"):
+        raise (ValueError if is_word else TypeError)(
+            f'order must be "C" (row-major) or "F" (column-major, MATLAB), got {order!r:.80}.'
         )
     return "C" if order == "C" else "F"

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_float_dtype, as_integer, as_shape, size
+from lowtucker._arrays import as_array_shape, as_float_dtype, as_integer, size
 from lowtucker._random import Seed, as_seed, counted
 from lowtucker.operators.streamed import StreamedOperator
 
@@ -31,7 +31,7 @@ class SeededGaussianOperator(StreamedOperator):
     def __init__(
         self, shape: tuple[int, ...], m: int, seed: Seed = 0, dtype: Any = np.float64
     ) -> None:
-        shape, m = as_shape(shape), as_integer(m, "m")
+        shape, m = as_array_shape(shape), as_integer(m, "m")
         self.seed = as_seed(seed)
         dtype = as_float_dtype(dtype)
         if dtype.kind == "c":

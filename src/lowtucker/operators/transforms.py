@@ -9,7 +9,19 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, as_integer, as_shape, conj, is_complex, real, size
+from lowtucker._arrays import (
+    Array,
+    Rows,
+    as_choice,
+    as_flag,
+    as_integer,
+    as_shape,
+    conj,
+    is_complex,
+    real,
+    size,
+)
+from lowtucker._linalg import svd
 from lowtucker._random import Seed, Stream, generator
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
@@ -302,7 +314,7 @@ class SeparableTransformOperator(FactoredOperator):
             W = self.transform.one_mode_adjoint(U)
             if fourier:  # real vectors, but for phases
                 both = np.concatenate([W.real, W.imag], axis=1)
-                W = np.linalg.svd(both, full_matrices=False)[0][:, : U.shape[1]]
+                W = svd(both)[0][:, : U.shape[1]]
             factors.append(W)
         core = weighted_sum(v, [conj(self._mode_times(k, U)) for k, U in enumerate(factors)])
         return TuckerTensor.trusted(np.reshape(real(core) if fourier else core, rank), factors)
@@ -375,10 +387,8 @@ def subsampled_transform(
     (True, True)
     """
     shape, m = as_shape(shape), as_integer(m, "m")
-    if kind not in tuple(KINDS):
-        raise ValueError(f'kind must be "dct", "fft" or "hadamard", got {kind!r}.')
-    if not isinstance(signs, bool | np.bool_):
-        raise TypeError(f"signs must be True or False, got {signs!r}.")
+    as_choice(kind, "kind", tuple(KINDS))
+    as_flag(signs, "signs")
     transform = KINDS[kind](shape)
     if m > transform.count:
         raise ValueError(

@@ -8,6 +8,7 @@ from typing import Any, Self
 import numpy as np
 
 from lowtucker._arrays import all_finite, eps
+from lowtucker._linalg import qr, solve
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
@@ -87,7 +88,7 @@ class ALS(Manifold):
             rows = _rows_of_factor(problem, core, factors, k, damping)
             if not all_finite(rows):
                 return blown_up(state)
-            factors[k], R = np.linalg.qr(rows)
+            factors[k], R = qr(rows)
             core = product(core[None, ...], R, k, 1)[0]
         step, left = _step_of_core(problem, core, factors)
         core = core + step
@@ -127,11 +128,11 @@ def _rows_of_factor(
         gram[where] += np.add.reduceat(products, runs, axis=0).reshape(-1, r, r)
         right[where] += np.add.reduceat(weighted * problem.y[some, None], runs, axis=0)
     diagonal = np.einsum("irr->ir", gram)  # a view
-    least = float(np.finfo(gram.dtype).tiny)
-    held = max(damping, 100 * eps(problem.y)) * float(diagonal.real.mean()) + least
+    # a core of zeros sees nothing: the rows stay
+    held = max(damping, 100 * eps(problem.y)) * float(diagonal.real.mean()) or 1.0
     diagonal += held
     right += held * factors[k]
-    solution: NumPyArray = np.linalg.solve(gram, right[:, :, None])[:, :, 0]
+    solution: NumPyArray = solve(gram, right[:, :, None])[:, :, 0]
     return solution
 
 
@@ -158,7 +159,7 @@ def _step_of_core(
     left = float(problem.weighted_norm(residual))
     if by_gram:
         unit = 100 * eps(problem.y) * float(np.trace(gram).real / core.size) or 1.0
-        step = np.linalg.solve(gram + unit * np.eye(core.size), right)
+        step = solve(gram + unit * np.eye(core.size), right)
         return step.reshape(core.shape), left
     from scipy.sparse.linalg import LinearOperator, cg
 

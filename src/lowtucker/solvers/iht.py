@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
+import numpy as np
+
 from lowtucker._arrays import Array, like, namespace, per_trial
 from lowtucker._random import Seed, as_seed
 from lowtucker.blocks import BlockSampler, Draw
@@ -33,6 +35,8 @@ class IHT(Solver):
     # what `bind` settles
     _sampler: Any = field(default=None, init=False, compare=False)
     _threshold: Any = field(default=None, init=False, compare=False)
+    # power of two by which a fixed step is longer in the units of the problem
+    _unit: int = field(default=0, init=False, compare=False)
     # the settings of every subclass, which says what they mean
     step: Any = "auto"
     thresholding: Any = None
@@ -52,7 +56,17 @@ class IHT(Solver):
         sampler = self._make_sampler(problem, threshold.rank)
         object.__setattr__(bound, "_threshold", threshold)
         object.__setattr__(bound, "_sampler", sampler.bind(problem))
+        object.__setattr__(bound, "_unit", self._unit)
         return bound
+
+    def in_units(self, power: int) -> Self:
+        """Solver for a problem in other units, where steps are 2^power times as long.
+
+        Automatic ones are so by themselves.
+        """
+        other = replace(self)
+        object.__setattr__(other, "_unit", power)
+        return other
 
     @property
     def _chosen(self) -> dict[str, Any]:
@@ -68,6 +82,7 @@ class IHT(Solver):
         part = replace(self)
         object.__setattr__(part, "_threshold", self._threshold)
         object.__setattr__(part, "_sampler", self._sampler.select(trials))
+        object.__setattr__(part, "_unit", self._unit)
         return part
 
     @property
@@ -97,7 +112,8 @@ class IHT(Solver):
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual of all measurements: at hand when there is one block."""
-        if state.residual.shape[-1] == problem.m and self._sampler.block_size == problem.m:
+        all_rows = state.residual is not None and state.residual.shape[-1] == problem.m
+        if all_rows and self._sampler.block_size == problem.m:
             return state.residual
         return super().residual(problem, state)
 
@@ -125,7 +141,8 @@ class IHT(Solver):
     def _aim(self, problem: Problem, block: Problem, draw: Draw, state: State) -> State:
         """Settle the length of the next step."""
         if self.step != "auto":
-            return replace(state, step=self.step * like_weight(draw, state))
+            step = float(np.ldexp(float(self.step), self._unit))
+            return replace(state, step=step * like_weight(draw, state))
         step = state.damping * normalised_step(block, state, self._threshold)
         return replace(state, step=step, passes=state.passes + block.m / problem.m)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, Self
@@ -9,12 +10,14 @@ from typing import Any, NamedTuple, Self
 import numpy as np
 
 from lowtucker._arrays import Array, conj, eps, is_complex, like, namespace, real, to_numpy
+from lowtucker._linalg import eigvalsh, solve
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Solver, State
 from lowtucker.solvers.iht import settle_thresholding
 from lowtucker.solvers.start import adopt, as_start
+from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
@@ -99,8 +102,8 @@ class ProductModel(NamedTuple):
         design = problem.A.tangent(T)
         residual, gradient = design.misfit(problem.y, problem.weights)
         seen = float(problem.weighted_norm(problem.y - residual))
-        scale = (seen / (float(X.norm()) or 1.0)) ** 2
-        return cls(T, design, problem.weights, residual, gradient, scale)
+        ratio = seen / (float(X.norm()) or 1.0)
+        return cls(T, design, problem.weights, residual, gradient, ratio * ratio)
 
     @property
     def passes(self) -> float:
@@ -110,32 +113,37 @@ class ProductModel(NamedTuple):
     def step(self, damping: float, accuracy: float) -> Step:
         """Damped least squares by LSMR, to a relative accuracy. Two passes an iteration.
 
-        Complex numbers are pairs of real ones to it: the inner product is its real part.
+        Complex numbers are pairs of real ones to it: the inner product is its real part. It gets
+        D and r in units of their own, powers of two: it takes D for singular where that is small.
         """
         from scipy.sparse.linalg import LinearOperator, lsmr
 
         root = None if self.weights is None else namespace(self.weights).sqrt(self.weights)
         core, r = self.T.X.core, self.residual
+        unit = exponent(math.sqrt(self.scale))
 
         def times(c: Any) -> Any:
-            seen = self.design.matvec(_from_reals(c, core))
+            seen = self.design.matvec(shifted(_from_reals(c, core), -unit))
             return _as_reals(seen if root is None else root * seen)
 
         def adjoint_times(v: Any) -> Any:
-            back = _from_reals(v, r)
+            back = shifted(_from_reals(v, r), -unit)
             return _as_reals(self.design.rmatvec(back if root is None else root * back))
 
         b = _as_reals(r if root is None else root * r)
+        size = exponent(norm(b))
         D = LinearOperator(
             (b.size, _as_reals(self.gradient).size),
             matvec=times, rmatvec=adjoint_times, dtype=b.dtype,
         )  # fmt: skip
-        damp = (damping * self.scale) ** 0.5
-        x, _, iterations, *_ = lsmr(
-            D, b, damp, atol=accuracy, btol=accuracy, conlim=0, maxiter=INNER
-        )
-        xi = _from_reals(x, core)
-        promise = 2 * dot(xi, self.gradient) - float(np.linalg.norm(times(x))) ** 2
+        damp = math.sqrt(damping * math.ldexp(self.scale, -2 * unit))
+        with np.errstate(over="ignore"):  # SciPy begins with 1e100, too large for float32
+            x, _, iterations, *_ = lsmr(
+                D, shifted(b, -size), damp, atol=accuracy, btol=accuracy, conlim=0, maxiter=INNER
+            )
+        fall = math.ldexp(float(norm(times(x))), size)
+        xi = shifted(_from_reals(x, core), size - unit)
+        promise = 2 * dot(xi, self.gradient) - fall * fall
         return Step(xi, promise, 2.0 * iterations + 2)
 
 
@@ -211,11 +219,14 @@ class Manifold(Solver):
         if spare <= 0 or not size:
             return None
         xp = namespace(equations.gram)
-        values = real(xp.linalg.eigvalsh(equations.gram)) / share
+        try:
+            values = real(eigvalsh(equations.gram)) / share
+        except np.linalg.LinAlgError:
+            return None
         if not float(values[0]) > 0:
             return None
-        variance = (residual * float(problem.y_norm)) ** 2 / spare
-        return float((variance * float(xp.sum(1 / values))) ** 0.5) / size
+        left = residual * float(problem.y_norm)
+        return math.sqrt(left * left / spare * float(xp.sum(1 / values))) / size
 
     def _look(self, problem: Problem, state: State) -> State:
         """Measure at X what the next step needs: nothing, if it does so itself."""
@@ -243,7 +254,8 @@ def bootstrap_start(
     if not size:
         return X, 1.0, 1.0
     # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
-    X = X * (float(problem.y_norm) / size) ** 2
+    ratio = float(problem.y_norm) / size
+    X = X * (ratio * ratio)
     few = min(problem.m, ROWS) if problem.A.alike else problem.m
     one_block = problem.A.restricts and few < problem.m
     A = problem.A.restrict(slice(0, few)) if one_block else problem.A
@@ -253,7 +265,7 @@ def bootstrap_start(
     factor = (abs(dot(w * measured, y)) / seen if seen > 0 else 0.0) or 1.0
     left = y - factor * measured
     size = dot(w * y, y)
-    level = (dot(w * left, left) / size) ** 0.5 if size > 0 else 1.0
+    level = math.sqrt(dot(w * left, left) / size) if size > 0 else 1.0
     return X * factor, level, 1.0 + (few / problem.m if one_block else 1.0)
 
 
@@ -264,18 +276,16 @@ def damped_step(equations: NormalEquations, damping: float) -> Array:
     """
     xp = namespace(equations.gram)
     diagonal = real(xp.linalg.diagonal(equations.gram))
-    limits = xp.finfo(diagonal.dtype)
-    scale = max(damping, 4 * float(limits.eps)) * float(xp.mean(diagonal))
+    # a design of zeros has a gradient of zeros: any other matrix solves it
+    scale = max(damping, 4 * eps(diagonal)) * float(xp.mean(diagonal)) or 1.0
     unit = like(xp.eye(diagonal.shape[0], dtype=equations.gram.dtype), equations.gram)
-    return xp.linalg.solve(
-        equations.gram + (scale + float(limits.smallest_normal)) * unit, equations.gradient
-    )
+    return solve(equations.gram + scale * unit, equations.gradient)
 
 
 def eigenvalues(problem: Problem, X: TuckerTensor) -> Array:
     """Eigenvalues of D^* W D at X, smallest first. One pass."""
     gram = Model.at(problem, X).equations.gram
-    return real(namespace(gram).linalg.eigvalsh(gram))
+    return real(eigvalsh(gram))
 
 
 def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
@@ -289,11 +299,11 @@ def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
     draws = generator(as_seed(seed), Stream.PROBE).standard_normal((2, model.T.dof))
     g = like(draws[0] + 1j * draws[1] if is_complex(core) else draws[0], core, core.dtype)
     seen = model.design.matvec(g)
-    length = dot(g, g) ** 0.5
+    length = math.sqrt(dot(g, g))
     unit = float(problem.weighted_norm(seen)) / length
     for accuracy in (1e-4, 10 * eps(core) ** 0.5):
         missed = model._replace(residual=seen).step(0.0, accuracy).xi - g
-        size = dot(missed, missed) ** 0.5
+        size = math.sqrt(dot(missed, missed))
         if size < 0.01 * length / model.T.dof**0.5:  # the part of g along one direction is larger
             return True
     return bool(float(problem.weighted_norm(model.design.matvec(missed))) > NOT_SEEN * size * unit)

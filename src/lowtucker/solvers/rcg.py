@@ -9,6 +9,7 @@ from lowtucker._arrays import Array, all_finite
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import Manifold, blown_up, dot
+from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -22,6 +23,16 @@ class _Search(NamedTuple):
     residual: Array
     gradient: Array
     direction: Array
+
+    @property
+    def unit(self) -> int:
+        """Power of two that the gradient is near to."""
+        return exponent(norm(self.gradient))
+
+    @property
+    def carried(self) -> Array:
+        """Direction in that unit: a state has it so, and no other scale than that of X."""
+        return shifted(self.direction, -self.unit)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -58,14 +69,14 @@ class RCG(Manifold):
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual, which the last step measured."""
-        return state.model.residual
+        return super().residual(problem, state) if state.model is None else state.model.residual
 
     def _look(self, problem: Problem, state: State) -> State:
         X, passes = state.X, state.passes + 1
         search = self._measured(problem, X)
         if state.carry is not None:  # a run that goes on keeps its direction
-            search = search._replace(direction=state.carry)
-        return replace(state, X=X, model=search, carry=search.direction, passes=passes)
+            search = search._replace(direction=shifted(state.carry, search.unit))
+        return replace(state, X=X, model=search, carry=search.carried, passes=passes)
 
     def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
         """Steepest descent at X. One pass."""
@@ -78,20 +89,18 @@ class RCG(Manifold):
         """One step along the direction, and the next direction."""
         old = state.model
         seen = problem.weighted_norm(problem.A.forward(old.T.tensor(old.direction)))
-        curvature = float(seen) ** 2 / float(problem.count)
+        curvature = float(seen) * float(seen) / float(problem.count)
         length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
         step = old.direction * length
         if not all_finite(step):
             return blown_up(state)
         new = self._measured(problem, old.T.retract(step))
         before = new.T.coordinates(old.T.tensor(old.gradient))
-        carried = new.T.coordinates(old.T.tensor(old.direction))
+        moved = new.T.coordinates(old.T.tensor(old.direction))
         size = dot(old.gradient, old.gradient)
         beta = max(0.0, dot(new.gradient, new.gradient - before) / size) if size > 0 else 0.0
-        mixed = new.gradient + beta * carried
+        mixed = new.gradient + beta * moved
         if dot(mixed, new.gradient) > 0:
             new = new._replace(direction=mixed)
         passes = state.passes + 2
-        return replace(
-            state, X=new.T.X, t=state.t + 1, model=new, carry=new.direction, passes=passes
-        )
+        return replace(state, X=new.T.X, t=state.t + 1, model=new, carry=new.carried, passes=passes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lowtucker._arrays import Array, all_finite, as_integer, as_number, eps, namespace
+from lowtucker._arrays import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._random import Seed
 from lowtucker.noise import PLENTY, is_noise
 from lowtucker.problem import Problem
@@ -99,6 +99,8 @@ class RGN(Manifold):
         as_number(self.damping, "damping", positive=True)
         as_integer(self.starts, "starts")
         as_integer(self.iht_steps, "iht_steps", 0)
+        if self.products is not None:
+            as_flag(self.products, "products")
 
     @property
     def steps_per_epoch(self) -> int:
@@ -111,6 +113,8 @@ class RGN(Manifold):
 
     def residual(self, problem: Problem, state: State) -> Array:
         """Residual, which the model has."""
+        if state.model is None:
+            return super().residual(problem, state)
         residual: Array = state.model.residual
         return residual
 
@@ -123,7 +127,7 @@ class RGN(Manifold):
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""
-        if state.trace[-1] > 1.01 * residual:
+        if not state.trace or state.trace[-1] > 1.01 * residual:
             return None
         return super().error_estimate(problem, state, residual)
 
@@ -166,7 +170,7 @@ class RGN(Manifold):
         model = self._model(problem, T.retract(xi))
         now = float(problem.relative(model.residual))
         scale = float(problem.y_norm) or 1.0
-        fell = (relative**2 - now**2) * scale**2
+        fell = (relative * relative - now * now) * scale * scale
         better = now < relative
         gain = fell / foretold if foretold > 0 else 0.0
         factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
@@ -184,7 +188,8 @@ class RGN(Manifold):
     def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
         """Whether the step promises nothing: a least-squares solution that is not zero."""
         promise = dot(xi, state.model.gradient)
-        return promise <= NOTHING * (state.trace[-1] * float(problem.y_norm)) ** 2
+        left = state.trace[-1] * float(problem.y_norm)
+        return promise <= NOTHING * left * left
 
     def _restart(self, problem: Problem, state: State) -> State:
         attempt = state.attempt + 1

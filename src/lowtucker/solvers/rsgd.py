@@ -6,11 +6,12 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from lowtucker._arrays import all_finite, as_integer, namespace
+from lowtucker._arrays import all_finite, as_flag, as_integer, namespace
 from lowtucker.blocks import Shuffled
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import Manifold, Model, blown_up, damped_step, dot
+from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.rank import degrees_of_freedom
 
 __all__ = ["RSGD"]
@@ -66,6 +67,7 @@ class RSGD(Manifold):
         """Check the settings."""
         if self.block_size is not None:
             as_integer(self.block_size, "block_size")
+        as_flag(self.least_squares, "least_squares")
 
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
         """Settle rank and blocks."""
@@ -105,8 +107,9 @@ class RSGD(Manifold):
             xi = damped_step(equations, strength * min(1.0, float(level)) ** 2)
         else:
             g = equations.gradient
-            curvature = dot(g, namespace(g).matmul(equations.gram, g))
-            xi = g * (dot(g, g) / curvature if curvature > 0 else 0.0)
+            unit = shifted(g, -exponent(norm(g)))  # fourth powers of A must not overflow
+            curvature = dot(unit, namespace(g).matmul(equations.gram, unit))
+            xi = g * (dot(unit, unit) / curvature if curvature > 0 else 0.0)
         if not all_finite(xi):
             return blown_up(state)
         return replace(state, X=T.retract(xi), t=state.t + 1)
@@ -123,4 +126,4 @@ class RSGD(Manifold):
         which about squares the residual, should have led there.
         """
         level = float(state.level)
-        return level <= tol or (self.least_squares and 2 * level**2 <= tol)
+        return level <= tol or (self.least_squares and 2 * level * level <= tol)

@@ -7,13 +7,24 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, as_float, like, real_dtype, same_kind, to_numpy
+from lowtucker._arrays import (
+    Array,
+    all_finite,
+    as_float,
+    like,
+    namespace,
+    real_dtype,
+    same_kind,
+    size,
+    to_numpy,
+)
+from lowtucker._random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import Thresholding
 
-__all__ = ["adopt", "as_start", "zero_tensor"]
+__all__ = ["adopt", "as_start", "failed_start", "zero_tensor"]
 
 
 def as_start(start: Any, problem: Problem, thresholding: Thresholding) -> TuckerTensor:
@@ -27,8 +38,9 @@ def as_start(start: Any, problem: Problem, thresholding: Thresholding) -> Tucker
             f"start must have the shape of the tensor, {(*problem.batch_shape, *problem.shape)}, "
             f"got {shape}."
         )
-    core = X.core if isinstance(X, TuckerTensor) else X
-    same_kind(core, problem.A.prototype, "start", type(problem.A).__name__)
+    parts = [X.core, *X.factors] if isinstance(X, TuckerTensor) else [X]
+    same_kind(parts[0], problem.A.prototype, "start", type(problem.A).__name__)
+    _check_finite(parts)
     if not isinstance(X, TuckerTensor) or X.rank != thresholding.rank:
         X = thresholding(X.full() if isinstance(X, TuckerTensor) else X)
     return _in_dtype(X, problem)
@@ -43,6 +55,7 @@ def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
             f"{(*problem.batch_shape, *problem.shape)} and {rank}. To begin at its tensor, give "
             "start=result.X."
         )
+    _check_finite([state.X.core, *state.X.factors])
     real = real_dtype(problem.y)
     return replace(
         state,
@@ -52,6 +65,13 @@ def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
         level=like(to_numpy(state.level), problem.y, real),
         carry=None if state.carry is None else like(to_numpy(state.carry), problem.y),
     )
+
+
+def _check_finite(parts: list[Array]) -> None:
+    if not all(map(all_finite, parts)):
+        raise ValueError(
+            "start has NaN or infinite entries. Leave it out, or start from the last finite tensor."
+        )
 
 
 def _in_dtype(X: TuckerTensor, problem: Problem) -> TuckerTensor:
@@ -64,6 +84,15 @@ def _in_dtype(X: TuckerTensor, problem: Problem) -> TuckerTensor:
         return like(to_numpy(x), problem.y, dtype)
 
     return TuckerTensor.trusted(moved(X.core), [moved(U) for U in X.factors])
+
+
+def failed_start(problem: Problem, rank: tuple[int, ...], seed: Seed) -> State:
+    """State of a run that could not begin: at zero, and at its end."""
+    X = zero_tensor(problem, rank)
+    number, first = as_seed(seed)
+    trials = tuple(range(first, first + size(problem.batch_shape)))
+    one = namespace(X.core).ones_like(X.norm())
+    return State(X, 0, number, trials, 0.0, one > 0, one, one)
 
 
 def zero_tensor(problem: Problem, rank: tuple[int, ...]) -> TuckerTensor:

@@ -27,6 +27,8 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
+from lowtucker._errors import NotFinite
+from lowtucker._linalg import eigh, svd
 from lowtucker.tensor.products import norm, product
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
@@ -74,8 +76,8 @@ def leading_left(matrix: Array, r: int) -> Array:
     if r == n:
         return xp.zeros_like(matrix[..., :, :1]) + like(xp.eye(n, dtype=matrix.dtype), matrix)
     if n > p:
-        return xp.linalg.svd(matrix, full_matrices=r > p)[0][..., :, :r]
-    values, vectors = xp.linalg.eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
+        return svd(matrix, full_matrices=r > p)[0][..., :, :r]
+    values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     # taken, not a view: what follows rounds alike whether or not other trials need the SVD
     basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     limits = xp.finfo(matrix.dtype)
@@ -84,10 +86,10 @@ def leading_left(matrix: Array, r: int) -> Array:
     if not bool(xp.any(weak)):
         return basis
     if matrix.ndim == 2:
-        return xp.linalg.svd(matrix, full_matrices=False)[0][:, :r]
+        return svd(matrix)[0][:, :r]
     flat = xp.reshape(matrix, (-1, n, p))
     where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], matrix)
-    better = xp.linalg.svd(xp.take(flat, where, axis=0), full_matrices=False)[0][:, :, :r]
+    better = svd(xp.take(flat, where, axis=0))[0][:, :, :r]
     return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, better), basis.shape)
 
 
@@ -266,9 +268,7 @@ def hooi(
     return _finish(core, factors, given)
 
 
-def _begun(
-    X: Array, rank: tuple[int, ...], start: Any, given: _Given
-) -> tuple[Array, list[Array]]:
+def _begun(X: Array, rank: tuple[int, ...], start: Any, given: _Given) -> tuple[Array, list[Array]]:
     """Core and factors of a start."""
     fits = isinstance(start, TuckerTensor) and given.through is None
     if not fits or tuple(start.rank) != rank or start.core.ndim != X.ndim:
@@ -293,7 +293,7 @@ class _Given(NamedTuple):
 
 
 def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
-    """Check the arguments, and scale what is so large that its squares would overflow."""
+    """Check the arguments; scale what is so large or small that LAPACK would scale its squares."""
     through = X if isinstance(X, TuckerTensor) else None
     if through is not None:
         rank = through.rank if rank is None else check_rank(rank, through.shape, warn=warn)
@@ -309,13 +309,22 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
     modulus = xp.abs(X)
     largest = float(xp.max(modulus)) if size(X.shape) else 0.0
     if not largest < math.inf:
-        raise ValueError("X has NaN or infinite entries: it has no low-rank approximation.")
-    if largest * size(X.shape) < math.sqrt(xp.finfo(X.dtype).max):
+        raise NotFinite("X has NaN or infinite entries: it has no low-rank approximation.")
+    limits = xp.finfo(X.dtype)
+    least = float(limits.smallest_normal / limits.eps) ** 0.25
+    if largest == 0 or (least < largest and largest * math.sqrt(size(X.shape)) < 1 / least):
         return _Given(X, rank, through, None)
     axes = tuple(range(X.ndim - len(rank), X.ndim))
-    scale = xp.max(modulus, axis=axes, keepdims=True)
-    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+    scale = _powers_of_two(xp.max(modulus, axis=axes, keepdims=True))
     return _Given(X / scale, rank, through, scale)
+
+
+def _powers_of_two(sizes: Array) -> Array:
+    """Powers of two near some numbers: to divide by them changes no digit. 1 for zero."""
+    given = to_numpy(sizes)
+    limits = np.finfo(given.dtype)
+    power = np.clip(np.frexp(given)[1], limits.minexp, limits.maxexp - 1)
+    return like(np.ldexp(np.ones_like(given), power), sizes, sizes.dtype)
 
 
 def _rank_of(X: Array, rank: Any, warn: bool) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,11 +14,12 @@ from lowtucker._arrays import (
     as_integer,
     as_tensor,
     conj,
+    eps,
     namespace,
     size,
 )
 
-__all__ = ["inner", "mode_product", "multi_mode_product", "norm"]
+__all__ = ["exponent", "inner", "mode_product", "multi_mode_product", "norm", "shifted"]
 
 
 def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None) -> Array:
@@ -191,3 +193,33 @@ def norm(X: Array, *, batch_ndim: int = 0) -> Array:
     scale = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
     squares = xp.sum((modulus / scale) ** 2, axis=axes)
     return xp.reshape(scale, squares.shape) * xp.sqrt(squares)
+
+
+def exponent(number: Any) -> int:
+    """Exponent e of a positive number in [2^(e-1), 2^e); 0 for zero and what is not finite.
+
+    Examples
+    --------
+    >>> exponent(1.0), exponent(0.3), exponent(0.0)
+    (1, -1, 0)
+    """
+    number = float(number)
+    return math.frexp(number)[1] if math.isfinite(number) else 0
+
+
+def shifted(X: Array, power: int) -> Array:
+    """X times 2^power: without rounding, unless the result is too large or too small a number.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> shifted(np.array([3.0, 1e-300]), 2).tolist()
+    [12.0, 4e-300]
+    """
+    if not power:
+        return X
+    most = 100 if eps(X) > 1e-10 else 1000  # 2^most and 2^-most are numbers of that precision
+    while power:
+        step = max(-most, min(most, power))
+        X, power = X * 2.0**step, power - step
+    return X

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_float_dtype, as_integer, as_number, as_shape
+from lowtucker._arrays import as_flag, as_float_dtype, as_integer, as_number, as_shape
+from lowtucker._linalg import qr
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
@@ -48,13 +49,14 @@ def random_tucker(
     shape = as_shape(shape)
     rank = check_rank(rank, shape)
     dtype = as_float_dtype(dtype)
+    as_flag(orthonormal, "orthonormal")
     mean = dtype.type(as_number(core_mean, "core_mean"))
     cores, factors = [], []
     for one in stack_seeds(seed, trials):
         rng = generator(one, Stream.TENSOR)
         cores.append(gaussians(rng, rank, dtype) + mean)
         draws = (gaussians(rng, (n, r), dtype) for n, r in zip(shape, rank, strict=True))
-        factors.append([np.linalg.qr(U)[0] if orthonormal else U for U in draws])
+        factors.append([qr(U)[0] if orthonormal else U for U in draws])
     if trials is None:
         return TuckerTensor.from_factors(cores[0], factors[0])
     stacked = [np.stack([item[k] for item in factors]) for k in range(len(shape))]

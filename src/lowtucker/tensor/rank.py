@@ -15,10 +15,10 @@ from lowtucker._arrays import (
     as_shape,
     as_tensor,
     eps,
-    namespace,
     to_numpy,
 )
 from lowtucker._errors import RankWarning, warn_caller
+from lowtucker._linalg import svdvals
 from lowtucker.tensor.unfolding import unfold
 
 __all__ = [
@@ -205,8 +205,7 @@ def spectra(X: Any) -> Spectra:
     X = as_float(as_tensor(getattr(X, "core", X), "X"), "X")
     if not all_finite(X):
         raise ValueError("X has NaN or infinite entries: it has no singular values.")
-    xp = namespace(X)
-    return Spectra(tuple(xp.linalg.svdvals(unfold(X, k)) for k in range(X.ndim)))
+    return Spectra(tuple(svdvals(unfold(X, k)) for k in range(X.ndim)))
 
 
 def multilinear_rank(X: Any, tol: float | None = None) -> tuple[int, ...]:

@@ -7,6 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from lowtucker._arrays import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
+from lowtucker._linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
@@ -43,10 +44,10 @@ class Complement:
     def of(cls, U: Array) -> Complement:
         """Complement of orthonormal columns."""
         xp, r = namespace(U), U.shape[1]
-        W, _, Vh = xp.linalg.svd(U[:r, :], full_matrices=False)
+        W, _, Vh = svd(U[:r, :])
         reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
         unit = like(xp.eye(r, dtype=U.dtype), U)
-        return cls(reflected, xp.linalg.inv(unit - reflected[:r, :]))
+        return cls(reflected, inv(unit - reflected[:r, :]))
 
     def coordinates(self, B: Array) -> Array:
         r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q)."""
@@ -101,6 +102,10 @@ class TangentSpace:
     """
 
     def __init__(self, X: TuckerTensor) -> None:
+        if not isinstance(X, TuckerTensor):
+            raise TypeError(
+                f"X must be a TuckerTensor, got {type(X).__name__}. Try lowtucker.hosvd(X, rank)."
+            )
         if X.batch_shape:
             raise ValueError(
                 f"X must be one tensor, got a stack of {X.batch_shape}. Try X.trial(0)."
@@ -288,7 +293,7 @@ class TangentSpace:
                 factors.append(X.factors[k])
                 corners.append(None)
                 continue
-            Q, R = xp.linalg.qr(D)  # orthonormal also where D has less than full rank
+            Q, R = qr(D)  # orthonormal also where D has less than full rank
             factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=1))
             corners.append(xp.matmul(R, adjoint(self.rows[k])))
         core = _placed(B + here * X.core, {}, factors)
@@ -316,8 +321,7 @@ class TangentSpace:
 
 def _row_space(core: Array, k: int) -> Array:
     """Orthonormal basis of the row space of S_(k), completed where it has less than full rank."""
-    xp = namespace(core)
-    return adjoint(xp.linalg.svd(unfolded(core, k, 0), full_matrices=False)[2])
+    return adjoint(svd(unfolded(core, k, 0))[2])
 
 
 def _placed(block: Array, offsets: dict[int, int], factors: list[Array]) -> Array:

@@ -25,6 +25,7 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
+from lowtucker._linalg import qr
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product
 
 __all__ = ["TuckerTensor"]
@@ -101,7 +102,7 @@ class TuckerTensor:
         True
         """
         core, factors = _checked_parts(core, factors)
-        pairs = [namespace(U).linalg.qr(U) for U in factors]
+        pairs = [qr(U) for U in factors]
         return cls.trusted(multi_mode_product(core, [R for _, R in pairs]), [Q for Q, _ in pairs])
 
     @property
@@ -240,7 +241,7 @@ class TuckerTensor:
         xp = namespace(self.core, other.core)
         factors, left, right = [], [], []
         for U, V in zip(self.factors, other.factors, strict=True):
-            Q, R = xp.linalg.qr(xp.concat([U, V], axis=-1))
+            Q, R = qr(xp.concat([U, V], axis=-1))
             factors.append(Q)
             left.append(R[..., : U.shape[-1]])
             right.append(R[..., U.shape[-1] :])

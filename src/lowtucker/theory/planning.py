@@ -138,7 +138,8 @@ class Plan:
             most = self.transition.m[-1] / self.transition.dof
             return [("measurements", f"none up to {most:.3g} dof had a rate of {self.rate:g}")]
         return [
-            ("measurements", f"{self.m}: {self.m / self.dof:.2f} dof, {self.share:.3g} for each entry of X"),
+            ("measurements", f"{self.m}: {self.m / self.dof:.2f} dof, {self.share:.3g} for each "
+             "entry of X"),
             ("recovered", f"{row['recovered']} of {row['trials']} simulated; the rate is between "
              f"{row['rate_low']:.0%} and {row['rate_high']:.0%} (95 % confidence)"),
             ("solver", f"auto: {', then '.join(self.solvers)}"),

@@ -1,0 +1,448 @@
+"""When a decomposition does not converge another one does the work; nothing ends in a traceback."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.linalg
+import scipy.sparse
+import scipy.sparse.linalg
+
+import lowtucker as lt
+from lowtucker import _linalg
+from lowtucker.metrics import relative_error
+
+SHAPE, RANK = (8, 7, 6), (2, 2, 2)
+X_TRUE = lt.random_tucker(SHAPE, RANK, seed=0)
+SOURCE = Path(lt.__file__).parent
+NAMES = ["svd", "svdvals", "eigh", "eigvalsh", "solve", "inv", "qr"]
+
+
+def draws(seed=0):
+    return np.random.default_rng(seed)
+
+
+def square(n):
+    """A matrix that is far from singular."""
+    return np.eye(n) + 0.3 * draws(n).standard_normal((n, n)) / n**0.5
+
+
+OPERATORS = {
+    "dense": lambda: lt.gaussian(SHAPE, m=200, seed=1),
+    "entries": lambda: lt.entries(SHAPE, np.argwhere(draws().random(SHAPE) < 0.7)),
+    "kronecker": lambda: lt.kronecker([square(n) for n in SHAPE]),
+    "fourier": lambda: lt.subsampled_transform(SHAPE, 120, "fft", signs=False, seed=1),
+    "sparse": lambda: lt.as_operator(
+        scipy.sparse.random_array((250, 336), density=0.3, rng=draws(1), format="csr"), SHAPE
+    ),
+}
+RUNS = [
+    ("dense", "auto"),
+    ("dense", "tiht"),
+    ("dense", "stotiht"),
+    ("dense", "rsgd"),
+    ("dense", "rgn"),
+    ("dense", lt.RGN(products=True)),
+    ("dense", "rcg"),
+    ("entries", "auto"),
+    ("entries", "als"),
+    ("kronecker", "auto"),
+    ("fourier", "auto"),
+    ("sparse", "auto"),
+]
+IDS = [f"{operator}-{solver}" for operator, solver in RUNS]
+
+
+def recovered(operator, solver, epochs=300):
+    A = OPERATORS[operator]()
+    return lt.recover(A, A.forward(X_TRUE), RANK, solver=solver, max_epochs=epochs, seed=3)
+
+
+def solved(operator, solver):
+    """The run alone, without the looks at its result that recover takes."""
+    A = OPERATORS[operator]()
+    return lt.solve(lt.Problem(A, A.forward(X_TRUE)), solver, RANK, seed=3)
+
+
+def told_by(result):
+    """Rows of the history that name another algorithm."""
+    return [phase for phase in result.history["phase"] if " by " in phase]
+
+
+def fail(monkeypatch, where, name, calls=None):
+    """Let a function fail, always or at some of its calls; the count of calls is returned."""
+    real, count = getattr(where, name), [0]
+
+    def failing(*args, **options):
+        count[0] += 1
+        if calls is None or count[0] in calls:
+            raise np.linalg.LinAlgError(f"injected: {name} did not converge")
+        return real(*args, **options)
+
+    monkeypatch.setattr(where, name, failing)
+    return count
+
+
+# The functions themselves, against what NumPy gives where nothing fails
+
+
+def matrices(dtype):
+    numbers = draws(2).standard_normal((2, 3, 5, 4))
+    stack = numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]
+    stack = stack.astype(dtype)
+    stack[2, :, 3] = stack[2, :, 0]  # of less than full rank
+    return stack
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("tall", [True, False])
+@pytest.mark.parametrize("full", [True, False])
+@pytest.mark.parametrize("also", [False, True], ids=["gesvd", "gram"])
+def test_svd_by_another_way(monkeypatch, dtype, tall, full, also):
+    M = matrices(dtype)
+    M = M if tall else np.conj(np.swapaxes(M, -1, -2))
+    expected = np.linalg.svd(M, full_matrices=full)
+    fail(monkeypatch, np.linalg, "svd")
+    if also:
+        fail(monkeypatch, scipy.linalg, "svd")
+    with _linalg.fallbacks() as used:
+        U, s, Vh = _linalg.svd(M, full_matrices=full)
+    assert [text for text in used if "svd" in text] == 3 * [
+        "svd by its gram" if also else "svd by gesvd"
+    ]
+    assert [part.shape for part in (U, s, Vh)] == [part.shape for part in expected]
+    assert [part.dtype for part in (U, s, Vh)] == [part.dtype for part in expected]
+    eps = np.finfo(dtype).eps
+    # the gram has half the digits of singular values that are small
+    np.testing.assert_allclose(s, expected[1], atol=(eps**0.5 if also else 30 * eps) * s.max())
+    q = s.shape[-1]
+    np.testing.assert_allclose((U[..., :q] * s[..., None, :]) @ Vh[..., :q, :], M, atol=100 * eps)
+    for V in (np.conj(np.swapaxes(U, -1, -2)), Vh):
+        unit = np.broadcast_to(np.eye(V.shape[-2]), (3, V.shape[-2], V.shape[-2]))
+        np.testing.assert_allclose(V @ np.conj(np.swapaxes(V, -1, -2)), unit, atol=100 * eps)
+
+
+def test_the_gram_gives_as_many_values_as_there_are(monkeypatch):
+    M = matrices(float)[0]
+    expected = np.linalg.svdvals(M)
+    fail(monkeypatch, np.linalg, "svdvals")
+    np.testing.assert_allclose(_linalg.svdvals(M), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
+def test_svd_by_another_way_at_any_scale(monkeypatch, scale):
+    M = matrices(float)[0] * scale
+    expected = np.linalg.svdvals(M / scale)
+    fail(monkeypatch, np.linalg, "svd")
+    fail(monkeypatch, scipy.linalg, "svd")
+    np.testing.assert_allclose(_linalg.svd(M)[1] / scale, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+@pytest.mark.parametrize("drivers", [("ev",), ("ev", "evr")])
+def test_eigh_by_another_driver(monkeypatch, dtype, drivers):
+    M = matrices(dtype)
+    M = M @ np.conj(np.swapaxes(M, -1, -2))
+    expected = np.linalg.eigvalsh(M)
+    real = scipy.linalg.eigh
+
+    def eigh(matrix, driver, check_finite):
+        if driver != drivers[-1]:
+            raise np.linalg.LinAlgError("injected")
+        return real(matrix, driver=driver, check_finite=check_finite)
+
+    for name in ("eigh", "eigvalsh"):
+        fail(monkeypatch, np.linalg, name)
+    monkeypatch.setattr(scipy.linalg, "eigh", eigh)
+    with _linalg.fallbacks() as used:
+        values, vectors = _linalg.eigh(M)
+        np.testing.assert_array_equal(_linalg.eigvalsh(M), values)
+    assert used == 6 * [f"eigh by {drivers[-1]}"]
+    close = 50 * np.finfo(dtype).eps * np.abs(expected).max()
+    assert values.dtype == expected.dtype
+    assert vectors.dtype == M.dtype
+    np.testing.assert_allclose(values, expected, atol=close)
+    np.testing.assert_allclose(M @ vectors, vectors * values[..., None, :], atol=close)
+
+
+@pytest.mark.parametrize("columns", [(), (2,)])
+def test_solve_by_least_squares(monkeypatch, columns):
+    M, right = square(5), draws(3).standard_normal((5, *columns))
+    expected = np.linalg.solve(M, right)
+    fail(monkeypatch, np.linalg, "solve")
+    with _linalg.fallbacks() as used:
+        np.testing.assert_allclose(_linalg.solve(M, right), expected, rtol=1e-12)
+    assert used == ["solve by gelsy"]
+
+
+def test_solve_of_a_singular_matrix_is_the_smallest_solution():
+    M = np.diag([2.0, 0.0, 1.0])
+    np.testing.assert_allclose(_linalg.solve(M, np.array([4.0, 0.0, 3.0])), [2, 0, 3])
+    stack = np.stack([M, np.eye(3)])
+    x = _linalg.solve(stack, np.ones((2, 3, 1)))
+    np.testing.assert_allclose(x[..., 0], [[0.5, 0, 1], [1, 1, 1]])
+
+
+def test_inverse_and_qr_by_another_way(monkeypatch):
+    M, tall = square(4), matrices(float)
+    for name in ("inv", "qr"):
+        fail(monkeypatch, np.linalg, name)
+    np.testing.assert_allclose(_linalg.inv(M) @ M, np.eye(4), atol=1e-12)
+    np.testing.assert_allclose(_linalg.inv(np.diag([2.0, 0.0])), np.diag([0.5, 0.0]))
+    Q, R = _linalg.qr(tall)
+    assert (Q.shape, R.shape) == ((3, 5, 4), (3, 4, 4))
+    np.testing.assert_allclose(Q @ R, tall, atol=1e-12)
+    np.testing.assert_allclose(np.swapaxes(Q, 1, 2) @ Q, np.stack(3 * [np.eye(4)]), atol=1e-12)
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_matrix_that_is_not_finite_has_no_fallback(monkeypatch, bad):
+    M = square(3)
+    M[1, 1] = bad
+    for name in NAMES:
+        fail(monkeypatch, np.linalg, name)
+        arguments = (M, np.ones(3)) if name == "solve" else (M,)
+        with (
+            _linalg.fallbacks() as used,
+            pytest.raises(np.linalg.LinAlgError, match="NaN or infinite"),
+        ):
+            getattr(_linalg, name)(*arguments)
+        assert used == []
+    with pytest.raises(np.linalg.LinAlgError, match="NaN or infinite"):
+        _linalg.solve(square(3), M[:, 1])
+
+
+def test_other_errors_are_not_swallowed():
+    with pytest.raises(RuntimeError, match="memory"):
+        _linalg._done(lambda: (_ for _ in ()).throw(RuntimeError("memory")), "svd", None, square(2))
+
+
+def test_other_kinds_of_arrays_get_their_own_kind_back(kind, monkeypatch):
+    M = kind(square(4))
+    expected = np.linalg.svdvals(square(4))
+    xp = _linalg.namespace(M)
+    fail(monkeypatch, xp.linalg, "svd")
+    with _linalg.fallbacks() as used:
+        U, s, _ = _linalg.svd(M)
+    assert used == ["svd by gesvd"]
+    assert kind.owns(U)
+    assert kind.owns(s)
+    np.testing.assert_allclose(np.asarray(s), expected, rtol=1e-12)
+
+
+def test_torch_has_an_error_of_its_own():
+    torch = pytest.importorskip("torch")
+    with _linalg.fallbacks() as used:
+        x = _linalg.solve(torch.zeros((2, 2), dtype=torch.float64), torch.ones(2).double())
+    assert used == ["solve by gelsy"]
+    assert x.tolist() == [0.0, 0.0]
+
+
+def test_lists_of_fallbacks_do_not_mix(monkeypatch):
+    from concurrent.futures import ThreadPoolExecutor
+    from threading import Barrier
+
+    barrier = Barrier(2)
+
+    def work(times):
+        with _linalg.fallbacks() as used:
+            barrier.wait()
+            for _ in range(times):
+                _linalg.solve(np.zeros((2, 2)), np.ones(2))
+            barrier.wait()
+        return len(used)
+
+    with ThreadPoolExecutor(2) as pool:
+        assert list(pool.map(work, [1, 5])) == [1, 5]
+    with _linalg.fallbacks() as outer:
+        with _linalg.fallbacks() as inner:
+            _linalg.solve(np.zeros((2, 2)), np.ones(2))
+        _linalg.note_fallback("mine")
+    assert (outer, inner) == (["mine"], ["solve by gelsy"])
+    _linalg.note_fallback("nobody listens")
+
+
+# Every place that calls them
+
+
+def calls_in_the_source():
+    """(module, function) of every decomposition by a function of _linalg."""
+    found = set()
+    for path in SOURCE.rglob("*.py"):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        mine = {
+            name.name
+            for node in tree.body
+            if isinstance(node, ast.ImportFrom) and node.module == "lowtucker._linalg"
+            for name in node.names
+        }
+        for function in ast.walk(tree):
+            if isinstance(function, ast.FunctionDef):
+                for node in ast.walk(function):
+                    called = isinstance(node, ast.Call) and getattr(node.func, "id", "")
+                    if called in mine & set(NAMES):
+                        found.add((path.relative_to(SOURCE).as_posix(), function.name))
+    return found
+
+
+# Not reached by recover: makers of test tensors, checks, and what users call themselves
+APART = {
+    ("tensor/random.py", "random_tucker"),
+    ("operators/checks.py", "operator_norm"),
+    ("operators/kronecker.py", "_row_norms"),
+}
+
+
+def test_every_call_is_reached_by_these_runs(monkeypatch):
+    """So that what follows lets every one of them fail."""
+    reached, real = set(), _linalg._done
+
+    def spy(*args):
+        code = sys._getframe(2).f_code
+        if code.co_name in ("<listcomp>", "<genexpr>"):
+            code = sys._getframe(3).f_code
+        reached.add((Path(code.co_filename).relative_to(SOURCE).as_posix(), code.co_name))
+        return real(*args)
+
+    monkeypatch.setattr(_linalg, "_done", spy)
+    for operator, solver in RUNS:
+        recovered(operator, solver)
+    A = OPERATORS["dense"]()
+    lt.recover(A, A.forward(X_TRUE), RANK, noise_std=1e-3, X_true=X_TRUE)
+    noisy = A.forward(X_TRUE) + 0.01 * draws(4).standard_normal(A.m)
+    lt.recover(A, noisy, RANK)  # asks whether what is left is noise
+    large = lt.entries((2100, 6, 6), draws(1).integers(0, (2100, 6, 6), (25000, 3)))
+    large.spectral_start(draws(2).standard_normal(25000), RANK)
+    assert calls_in_the_source() - APART <= reached
+
+
+def test_no_decomposition_goes_around_them():
+    around = []
+    for path in SOURCE.rglob("*.py"):
+        part = path.relative_to(SOURCE).parts[0]
+        if part in ("_linalg.py", "theory", "bench", "experiments"):  # of no part in a recovery
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            inner = node.value if isinstance(node, ast.Attribute) else None
+            if getattr(inner, "attr", "") == "linalg" and node.attr in [*NAMES, "lstsq", "pinv"]:
+                around.append(f"{path.relative_to(SOURCE)}:{node.lineno}")
+    assert not around
+
+
+# Faults in the middle of a recovery
+
+
+@pytest.mark.parametrize(("operator", "solver"), RUNS, ids=IDS)
+@pytest.mark.parametrize("name", NAMES)
+def test_a_recovery_survives_failures(monkeypatch, operator, solver, name):
+    """Each function fails always: the result is as good, and the history tells."""
+    expected = recovered(operator, solver)
+    assert expected.success
+    count = fail(monkeypatch, np.linalg, name)
+    result = recovered(operator, solver)
+    count[0] = 0
+    run = solved(operator, solver)
+    monkeypatch.undo()
+    assert result.status is expected.status
+    assert relative_error(result.X, X_TRUE) < 1e-5
+    assert relative_error(run.X, X_TRUE) < 1e-5
+    if name != "eigvalsh":  # which comes after the last row
+        assert bool(told_by(run)) == (count[0] > 0)
+
+
+@pytest.mark.parametrize("solver", ["auto", "tiht", "rgn", "rcg", "rsgd"])
+@pytest.mark.parametrize("name", ["svd", "eigh", "solve", "inv", "qr"])
+@pytest.mark.parametrize("call", [1, 2, 5, 13])
+def test_a_recovery_survives_one_failure(monkeypatch, solver, name, call):
+    count = fail(monkeypatch, np.linalg, name, {call})
+    result = solved("dense", solver)
+    monkeypatch.undo()
+    assert result.success
+    assert relative_error(result.X, X_TRUE) < 1e-5
+    assert len(told_by(result)) == (count[0] >= call)
+
+
+@pytest.mark.parametrize(("operator", "solver"), RUNS, ids=IDS)
+@pytest.mark.parametrize("after", [0, 7])
+def test_where_every_way_fails_the_last_tensor_is_given_back(monkeypatch, operator, solver, after):
+    """Both NumPy and SciPy fail, at once or after some calls: a status, and finite numbers."""
+    always = range(after + 1, 10**6)
+    for where in (np.linalg, scipy.linalg):
+        for name in ("svd", "eigh", "qr"):
+            fail(monkeypatch, where, name, always)
+    result = recovered(operator, solver, epochs=20)
+    assert result.status.name in ("DIVERGED", "STALLED", "MAX_EPOCHS")
+    assert not result.success
+    assert np.isfinite(result.X.full()).all()
+    assert np.isfinite(result.residual)
+
+
+def test_arpack_that_does_not_converge_leaves_a_start(monkeypatch):
+    shape = (2100, 6, 6)
+    A = lt.entries(shape, draws(1).integers(0, shape, (25000, 3)))
+    X = lt.random_tucker(shape, RANK, seed=0)
+    y = A.forward(X)
+
+    for had in (0, 1):
+
+        def eigsh(gram, k, had=had, **options):
+            raise scipy.sparse.linalg.ArpackNoConvergence(
+                "injected: %s", np.ones(had), np.eye(gram.shape[0], had)
+            )
+
+        monkeypatch.setattr(scipy.sparse.linalg, "eigsh", eigsh)
+        with _linalg.fallbacks() as used:
+            start = A.spectral_start(y, RANK)
+        assert used == ["eigsh unfinished"]
+        U = start.factors[0]
+        np.testing.assert_allclose(U.T @ U, np.eye(2), atol=1e-12)
+        if had:  # what it had is kept
+            np.testing.assert_allclose(np.abs(U[:, 0]), np.eye(2100)[:, 0], atol=1e-12)
+
+
+def test_operator_norm_without_arpack(monkeypatch):
+    from lowtucker.operators.checks import operator_norm
+
+    A = lt.gaussian((12, 12, 12), m=1800, seed=1)
+    expected = operator_norm(A)
+    real = scipy.sparse.linalg.svds
+
+    def svds(matrix, *, solver="arpack", **options):
+        if solver == "arpack":
+            raise scipy.sparse.linalg.ArpackError(3)
+        return real(matrix, solver=solver, **options)
+
+    monkeypatch.setattr(scipy.sparse.linalg, "svds", svds)
+    with _linalg.fallbacks() as used:
+        assert operator_norm(A) == pytest.approx(expected, rel=1e-8)
+    assert used == ["svds by PROPACK"]
+
+
+@pytest.mark.parametrize("solver", ["auto", "tiht", "rgn", "rcg", "rsgd"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf])
+def test_a_start_that_is_not_finite_is_refused(solver, bad):
+    A = OPERATORS["dense"]()
+    y = A.forward(X_TRUE)
+    spoiled = X_TRUE.full().copy()
+    spoiled[0, 0, 0] = bad
+    factors = [U.copy() for U in X_TRUE.factors]
+    factors[1][2, 0] = bad
+    for start in (X_TRUE * bad, spoiled, lt.TuckerTensor.trusted(X_TRUE.core, factors)):
+        with pytest.raises(ValueError, match="start has NaN or infinite entries"):
+            lt.recover(A, y, RANK, solver=solver, start=start)
+    state = lt.solve(lt.Problem(A, y), "tiht", RANK, stop=lt.MaxEpochs(1)).state
+    with pytest.raises(ValueError, match="start has NaN or infinite entries"):
+        lt.recover(A, y, RANK, solver=solver, start=replace(state, X=X_TRUE * bad))
+
+
+def test_a_step_that_overflows_ends_as_blow_up():
+    """The retraction has no tensor to give back: the status says so."""
+    A = OPERATORS["dense"]()
+    result = lt.recover(A, A.forward(X_TRUE), RANK, solver=lt.TIHT(step=1e300), max_epochs=20)
+    assert result.status.name == "DIVERGED"
+    assert np.isfinite(result.X.full()).all()
