@@ -128,7 +128,7 @@ def units_of(problem: Problem) -> Units:
     reach, limit = (pair[not single] for pair in (REACH, LIMIT))
     of_y = exponent(length)
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
-    of_A = 0 if isinstance(problem.A, EntriesOperator) else _exponent_of(problem.A)
+    of_A = 0 if isinstance(problem.A, EntriesOperator) else exponent_of(problem.A)
     if abs(of_y - of_A) > limit:
         raise ValueError(
             f"A takes a tensor of norm 1 to measurements of norm 2^{of_A}, and y has the norm "
@@ -140,7 +140,7 @@ def units_of(problem: Problem) -> Units:
     return Units(of_A if abs(of_A) > OF_A * reach else 0, of_y, of_w)
 
 
-def _exponent_of(A: MeasurementOperator) -> int:
+def exponent_of(A: MeasurementOperator) -> int:
     """Exponent of ||A(X)|| for some X of norm 1; 0 where that cannot be told."""
     rng = generator(0, Stream.PROBE)
     vectors = [rng.standard_normal((n, 1)) for n in A.shape]

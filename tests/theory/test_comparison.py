@@ -45,8 +45,7 @@ def test_stotiht_has_a_rate_per_iteration_and_per_epoch():
     middle = slice(2, 8)
     slope = np.polyfit(np.arange(2, 8), np.log(error[middle]), 1)[0]
     assert seen.rate == pytest.approx(np.exp(slope), rel=0.3)
-    assert "4 steps" not in str(seen)
-    assert f"{seen.rate:.4g} an epoch" in str(seen)
+    assert f"multiplied by {seen.rate:.4g} an epoch" in str(seen)
 
 
 def test_the_bound_is_the_recursion_from_the_runs_own_start():
@@ -167,6 +166,36 @@ def test_which_delta_is_taken():
     assert given.kappa == pytest.approx(same.kappa)
 
 
+def test_only_an_upper_bound_proves_anything():
+    problem, X = problem_of((4, 4), (1, 1), m=4000)
+    found = {
+        which: lt.theory.contraction_of(problem, X, lt.TIHT(step=0.9), delta=which)
+        for which in ("at_least", "sampled", "at_most", 0.05)
+    }
+    assert all(one.contracts for one in found.values())
+    assert [one.proves for one in found.values()] == [False, False, True, True]
+    assert "no promise: delta may be larger" in str(found["sampled"])
+    assert "(sampled)" in str(found["sampled"])
+    assert "(the error falls)" in str(found["at_most"])
+    again = lt.theory.contraction(
+        found["at_most"].delta, found["at_most"].step / found["at_most"].scale_squared
+    )
+    assert again.kappa == pytest.approx(found["at_most"].kappa)
+
+
+def test_a_trip_of_something_else_is_refused():
+    problem, X = problem_of((4, 4, 4), (1, 1, 1), m=300)
+    for other in (
+        lt.theory.trip(lt.gaussian((5, 4, 4), 300), (3, 3, 3), starts=1, samples=2),
+        lt.theory.trip(problem.A, (1, 1, 1), starts=1, samples=2),
+        lt.theory.trip(problem.A, (3, 3, 3), 100, starts=1, samples=2),
+    ):
+        with pytest.raises(ValueError, match=r"Try trip\(A, \(3, 3, 3\), 300\)"):
+            lt.theory.contraction_of(problem, X, lt.TIHT(step=0.5), delta=other)
+    with pytest.raises(ValueError, match="X_true must have the shape of the tensor"):
+        lt.theory.contraction_of(problem, np.ones((4, 4)), lt.TIHT(step=0.5))
+
+
 def test_probabilities_and_the_thresholding_come_from_the_solver():
     problem, X = problem_of((4, 4, 4), (1, 1, 1), m=300)
     solver = lt.StoTIHT(
@@ -190,6 +219,7 @@ def test_probabilities_and_the_thresholding_come_from_the_solver():
     [
         ({"solver": lt.TIHT()}, TypeError, "with a step that is a number"),
         ({"solver": "rgn"}, TypeError, "solver must be TIHT or StoTIHT"),
+        ({"solver": "auto"}, TypeError, "solver must be TIHT or StoTIHT"),
         (
             {"solver": lt.StoTIHT(sampler=lt.RandomRows(50), step=0.5)},
             ValueError,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scipy.sparse
 
 import lowtucker as lt
 from lowtucker.theory import examination
@@ -33,7 +34,7 @@ def test_good_measurements():
     assert found.adjoint < 1e-14
     assert found.row_norms == pytest.approx(np.linalg.norm(matrix(100), axis=1))
     assert all(level == "good" for level in levels(found, ""))
-    assert levels(found, "4.5 equations per degree of freedom are plenty") == ["good"]
+    assert levels(found, "4.5 equations per degree of freedom: plenty") == ["good"]
     assert levels(found, "2 blocks of 50 rows are balanced") == ["good"]
 
 
@@ -89,6 +90,19 @@ def test_repeated_rows_do_not_identify():
     assert "near each there are others with the same measurements" in found.verdict
 
 
+@pytest.mark.parametrize("kind", ["dense", "sparse"])
+def test_what_is_hardly_measured_is_not_good(kind):
+    """A slice that is measured 1e-5 times as strongly: noise in it would be multiplied by 1e4."""
+    tensors = matrix(120).reshape(120, 5, 5, 6).copy()
+    for factor, level in ((1e-5, "bad"), (0.005, "note")):
+        tensors[:, 2] = factor * matrix(120).reshape(120, 5, 5, 6)[:, 2]
+        rows = tensors.reshape(120, 150)
+        found = look(scipy.sparse.csr_array(rows) if kind == "sparse" else rows)
+        assert levels(found, "1 % of noise in y becomes about") == [level]
+        assert found.ok == (level == "note")
+    assert "hardly measured" not in found.verdict
+
+
 def test_zero_rows_and_unequal_rows_are_noted():
     rows = matrix(100)
     rows[7] = 0
@@ -112,12 +126,17 @@ def test_a_wrong_adjoint_ends_it():
     assert "<A(X), v> = <X, A*(v)>" in found.verdict
 
 
-def test_an_operator_without_a_design_is_looked_at_by_products():
+def test_an_operator_without_a_design_is_looked_at_by_products(monkeypatch):
     rows = matrix(60)
     good = lt.FunctionOperator(lambda X: rows @ X.ravel(), lambda v: (v @ rows).reshape(SHAPE),
                                SHAPE, 60)  # fmt: skip
+    same = look(rows)
     found = look(good)
     assert found.ok
+    np.testing.assert_allclose(found.design, same.design)  # column by column
+    assert found.amplification == pytest.approx(same.amplification)
+    monkeypatch.setattr(examination, "FEW", 0)
+    found = look(good)
     assert found.design is None
     assert levels(found, "the tangent design has full rank") == ["good"]
     blind = lt.FunctionOperator(

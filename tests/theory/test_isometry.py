@@ -219,10 +219,23 @@ def test_the_text_says_which_is_which():
     assert "40 measurements, 3x3x3 tensors of rank (1, 1, 1)" in lines[0]
     assert lines[1].startswith("  delta >=")
     assert "certified by witnesses" in lines[1]
-    assert "of 2)" in lines[1]
+    assert lines[1].endswith("of 2 blocks")
     assert "no bound" in lines[2]
     assert lines[3].startswith("  delta <=")
     assert "certified by norms" in lines[3]
+
+
+def test_blocks_are_counted_as_people_count():
+    places = [isometry._ordinal(k) for k in (0, 1, 2, 3, 10, 11, 12, 20, 21, 110)]
+    assert places == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th"]
+
+
+@pytest.mark.parametrize("scale", [1e160, 1e-160])
+def test_scales_whose_squares_are_no_numbers_are_refused(scale):
+    A = lt.scale(lt.gaussian((3, 3, 3), m=20, seed=1), scale)
+    for look in (lt.theory.trip, lt.theory.examine):
+        with pytest.raises(ValueError, match="Give A in other units"):
+            look(A, (1, 1, 1))
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,7 @@ __all__ = ["check"]
 )
 @click.option("--name", help="Array of the file, where it holds several.")
 @click.option("--block-size", type=click.IntRange(min=1), help="Rows of a block; chosen otherwise.")
-@click.option("--starts", type=click.IntRange(min=1), default=4, show_default=True,
+@click.option("--starts", type=click.IntRange(min=1), default=2, show_default=True,
               help="Tensors from which the worst ones are looked for.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: Any,

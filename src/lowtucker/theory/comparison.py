@@ -17,8 +17,8 @@ from lowtucker.solvers.iht import IHT
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.theory.isometry import Trip, block_norms, block_slices, trip
-from lowtucker.theory.rates import Contraction, Version, contraction
+from lowtucker.theory.isometry import Trip, block_norms, block_slices, trip, within
+from lowtucker.theory.rates import Contraction, Source, Version, contraction
 
 __all__ = ["Comparison", "compare", "contraction_of"]
 
@@ -62,8 +62,8 @@ def contraction_of(
     Returns
     -------
     Contraction
-        Of the problem as it is: step and sigma are in its units. Delta and L are those of c A
-        with the best c, since a multiple of A only means another step.
+        Step and sigma are in the problem's units. Delta, alpha and L are those of c A with the
+        best c (``scale_squared`` is its square), since a multiple of A only means another step.
 
     Notes
     -----
@@ -81,11 +81,15 @@ def contraction_of(
     """
     if not isinstance(problem, Problem) or problem.batch_shape or problem.weights is not None:
         raise TypeError("problem must be one Problem without weights. Try lowtucker.Problem(A, y).")
-    solver = as_solver(solver)
+    solver = solver if isinstance(solver, str) and solver.lower() == "auto" else as_solver(solver)
     if not isinstance(solver, IHT) or isinstance(solver.step, str):
         raise TypeError(
             f"solver must be TIHT or StoTIHT with a step that is a number, got {solver!r}: the "
             "theorem is about these. Try lowtucker.StoTIHT(block_size=60, step=0.5)."
+        )
+    if tuple(X_true.shape) != problem.shape:
+        raise ValueError(
+            f"X_true must have the shape of the tensor, {problem.shape}, got {tuple(X_true.shape)}."
         )
     if isinstance(delta, str) and delta not in get_args(Which):
         raise ValueError(
@@ -102,11 +106,20 @@ def contraction_of(
         )
     rows = block_slices(sampler, problem.m)
     gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
-    if isinstance(delta, str):
-        found = trip(problem.A, tuple(3 * r for r in rank), sampler, seed=seed)
-        norms, (scale_squared, chosen) = found.block_norms, _delta(found, delta)
-    elif isinstance(delta, Trip):
-        norms, (scale_squared, chosen) = delta.block_norms, _delta(delta, "at_least")
+    sizes, triple = tuple(one.stop - one.start for one in rows), tuple(3 * r for r in rank)
+    source: Source = "given"
+    if isinstance(delta, str | Trip):
+        which: Any = "at_least" if isinstance(delta, Trip) else delta
+        found = delta if isinstance(delta, Trip) else trip(problem.A, triple, sampler, seed=seed)
+        wanted = (problem.shape, within(triple, problem.shape), sizes)
+        if (found.shape, found.rank, found.block_sizes) != wanted:
+            raise ValueError(
+                f"delta is a Trip of tensors {found.shape}, rank {found.rank}, blocks of "
+                f"{found.block_sizes} rows; the theorem asks for {wanted[0]}, rank {wanted[1]}, "
+                f"which is 3r, and blocks of {sizes}. Try trip(A, {triple}, {sizes[0]})."
+            )
+        norms, (scale_squared, chosen) = found.block_norms, _delta(found, which)
+        source = which.replace("_", " ")
     else:
         norms, scale_squared = block_norms(problem.A, rows), 1.0
         chosen = as_number(delta, "delta", 0)
@@ -120,9 +133,9 @@ def contraction_of(
         scale_squared * norms,
         [scale_squared * one for one in gradients],
         rank=rank,
-        block_sizes=[one.stop - one.start for one in rows],
+        block_sizes=sizes,
     )
-    return replace(made, step=solver.step)
+    return replace(made, step=solver.step, source=source, scale_squared=scale_squared)
 
 
 def _delta(found: Trip, which: Which) -> tuple[float, float]:
@@ -172,7 +185,7 @@ class Comparison:
 
     def __str__(self) -> str:
         lines = [
-            f"measured: the {self.what} falls by {self.rate:.4g} an epoch, "
+            f"measured: the {self.what} is multiplied by {self.rate:.4g} an epoch, "
             f"{self.rate_per_iteration:.4g} an iteration"
         ]
         if self.contraction is not None:

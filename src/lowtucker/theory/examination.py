@@ -33,6 +33,10 @@ POINTS = 3
 BLOCKS = 16
 # Numbers of a matrix beyond which only its first rows are looked at for bounds and designs
 MANY = 1 << 27
+# Degrees of freedom up to which a design is made column by column, where there is none
+FEW = 500
+# Noise in y that becomes so many times as much in X is worth a word, and is too much
+LOUD, DEAFENING = 10.0, 100.0
 # Row norms, and energies of blocks, that differ by more are worth a word
 UNEQUAL, UNBALANCED = 10.0, 2.0
 # Share of the energy below which the tensor that is measured least is worth a word
@@ -124,7 +128,7 @@ def examine(
     rank: tuple[int, ...],
     *,
     block_size: int | None = None,
-    starts: int = 4,
+    starts: int = 2,
     samples: int = 100,
     seed: Seed = 0,
     report: Callable[[str], None] = lambda what: None,
@@ -231,7 +235,7 @@ def _counted(equations: int, dof: int, entries: int) -> Iterator[Finding]:
             "often that is enough"
         )  # fmt: skip
     else:
-        yield Finding("good", f"{per:.1f} equations per degree of freedom are plenty")
+        yield Finding("good", f"{per:.1f} equations per degree of freedom: plenty, if they differ")
     if equations >= entries:
         yield Finding(
             "note", f"{equations} equations for {entries} entries: least squares alone would do"
@@ -273,6 +277,8 @@ def _balance(found: Trip, norms: NumPyArray | None) -> Iterator[Finding]:
         rows = block_slices(int(sizes[0]), int(sizes.sum()))
         energies = np.array([np.mean(norms[one] ** 2) for one in rows])
     low, high = float(energies.min()), float(energies.max())
+    if not high:
+        return
     if high > UNBALANCED * low:
         yield Finding(
             "note", f"blocks of {sizes[0]} rows differ in energy by a factor of "
@@ -309,7 +315,7 @@ def _designs(
     problem = _empty(A)
     pairs, worst, seen = [], 0.0, True
     for X in random_tensors(A, rank, POINTS, as_seed(seed)):
-        if not A.designs or degrees_of_freedom(A.shape, rank) > LARGE:
+        if degrees_of_freedom(A.shape, rank) > (LARGE if A.designs else FEW):
             return None, None, sees_all(problem, X, seed)
         values = to_numpy(eigenvalues(problem, X)).astype(float)
         pairs.append((values[0], values[-1]))
@@ -325,12 +331,15 @@ def _identified(seen: bool, amplification: float | None) -> Iterator[Finding]:
     if not seen:
         yield Finding(
             "bad", "the tangent design at random tensors has less than full rank: near each there "
-            "are others with the same measurements. Take more measurements, or a smaller rank."
+            "are others with the same measurements. Measure what these leave out, take more, or a "
+            "smaller rank."
         )  # fmt: skip
     elif amplification is not None:
-        yield Finding(
-            "good", f"the tangent design has full rank; 1 % of noise in y becomes about "
-            f"{amplification:.2g} % in X"
-        )  # fmt: skip
+        level: Level = "good" if amplification <= LOUD else "note"
+        said = f"1 % of noise in y becomes about {amplification:.2g} % in X"
+        if amplification > DEAFENING:
+            said += ": parts of X are hardly measured. Take other measurements, or a smaller rank."
+            level = "bad"
+        yield Finding(level, f"the tangent design has full rank; {said}")
     else:
         yield Finding("good", "the tangent design has full rank")

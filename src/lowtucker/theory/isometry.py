@@ -22,12 +22,13 @@ from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.blocks import BlockSampler, RandomRows
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
 from lowtucker.operators.design import TangentDesign
+from lowtucker.scaling import exponent_of
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "random_tensors", "trip"]
+__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "random_tensors", "trip", "within"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -39,6 +40,8 @@ SPIKES = 64
 CHUNK_NUMBERS = 1 << 22
 # Coordinates of a tangent space up to which its gram matrix is decomposed, and products otherwise
 GRAM, KRYLOV = 1500, 12
+# Powers of two beyond which the squares of measurements, and of these, would overflow or vanish
+EXTREME = 200
 # Entries of a tensor up to which the smallest singular value of A is computed
 SMALL = 2000
 
@@ -138,14 +141,16 @@ class Trip:
 
     def __str__(self) -> str:
         blocks = len(self.block_sizes)
-        where = "A" if blocks == 1 else f"block {self.highest_block} of {blocks}"
+        where = (
+            "of A" if blocks == 1 else f"of the {_ordinal(self.highest_block)} of {blocks} blocks"
+        )
         shape = "x".join(map(str, self.shape))
         scale, delta, seen = self.scaled
         floor = f"{self.floor:.3g}" if self.floor else "none"
         return (
             f"TRIP of {self.m} measurements, {shape} tensors of rank {self.rank}\n"
             f"  delta >= {self.delta_at_least:<8.4g} certified by witnesses: ||A(X)||^2/m is "
-            f"{self.lowest:.4g} for one, {self.highest:.4g} ({where}) for another\n"
+            f"{self.lowest:.4g} for one, and {self.highest:.4g} for another, by the rows {where}\n"
             f"  delta ~  {self.delta_sampled:<8.4g} seen by {self.quantile:.0%} of "
             f"{len(self.sampled)} random tensors: no bound\n"
             f"  delta <= {self.delta_at_most:<8.4g} certified by norms: ||A_b||^2/b at most "
@@ -225,7 +230,13 @@ def trip(
     A = as_operator(A)
     if A.batch_shape:
         raise ValueError(f"A must be one operator, got a stack of {A.batch_shape}. Take A.select.")
-    rank = _within(rank, A.shape)
+    rank = within(rank, A.shape)
+    power = exponent_of(A)
+    if abs(power) > EXTREME:
+        raise ValueError(
+            f"A takes a tensor of norm 1 to measurements of norm 2^{power}, whose squares are no "
+            "numbers. Give A in other units: lowtucker.scale(A, number)."
+        )
     rows = block_slices(blocks, A.m)
     starts, samples = as_integer(starts, "starts"), as_integer(samples, "samples")
     iterations = as_integer(iterations, "iterations", 0)
@@ -282,12 +293,18 @@ def block_norms(A: MeasurementOperator, rows: list[slice]) -> NumPyArray:
     return np.array([operator_norm(_block(A, one)) ** 2 / (one.stop - one.start) for one in rows])
 
 
+def _ordinal(k: int) -> str:
+    """Place of the k-th, counted from 0, as people count."""
+    ending = {1: "st", 2: "nd", 3: "rd"}.get((k + 1) % 10 if (k + 1) // 10 % 10 != 1 else 0, "th")
+    return f"{k + 1}{ending}"
+
+
 class _Found(NamedTuple):
     quotient: float
     X: TuckerTensor
 
 
-def _within(rank: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+def within(rank: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Rank cut to the shape, and to what is attainable."""
     rank = check_rank(rank, warn=False)
     if len(rank) == len(shape):

@@ -16,12 +16,13 @@ from lowtucker._arrays import as_integer, as_number, to_numpy
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.unfolding import unfold
 
-__all__ = ["Contraction", "Version", "best_step", "contraction"]
+__all__ = ["Contraction", "Source", "Version", "best_step", "contraction"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Steps whose squares are numbers
 LONGEST = 1e100
 Version = Literal["paper", "repaired"]
+Source = Literal["given", "at most", "at least", "sampled"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,11 @@ class Contraction:
     lipschitz : float or None
         :math:`L = \max_i w_i L_i`, which bounds the unprojected gradient; not in the paper.
     kappa, sigma : float
+    source : "given", "at most", "at least" or "sampled"
+        What delta is: only a given one, or an upper bound, can prove anything.
+    scale_squared : float
+        The constants are those of c A with this c^2, and the step divided by it:
+        ``contraction(delta, step / scale_squared, ...)`` gives them again.
     """
 
     version: Version
@@ -57,11 +63,18 @@ class Contraction:
     lipschitz: float | None
     kappa: float
     sigma: float
+    source: Source = "given"
+    scale_squared: float = 1.0
 
     @property
     def contracts(self) -> bool:
         """Whether the bound falls: kappa < 1."""
         return self.kappa < 1
+
+    @property
+    def proves(self) -> bool:
+        """Whether that is a guarantee: kappa < 1 with a delta that is not too small."""
+        return self.contracts and self.source in ("given", "at most")
 
     def error_bound(self, t: Any, error: float) -> Any:
         r"""Bound on the expected error after t iterations, from a start at distance ``error``.
@@ -100,13 +113,17 @@ class Contraction:
         return bound if steps.ndim else float(bound)
 
     def __str__(self) -> str:
-        verdict = "the error falls" if self.contracts else "the theorem promises nothing"
+        verdict = "the theorem promises nothing"
+        if self.contracts:
+            verdict = "the error falls" if self.proves else "no promise: delta may be larger"
         size = "" if self.lipschitz is None else f", L = {self.lipschitz:.4g}"
+        source = "" if self.source == "given" else f" ({self.source})"
+        scale = "" if self.scale_squared == 1 else f", for A times {self.scale_squared**0.5:.4g}"
         return (
             f"Theorem 5.1, {self.version}: kappa = {self.kappa:.4g} ({verdict}), "
             f"sigma = {self.sigma:.4g}\n"
-            f"  delta_3r = {self.delta:.4g}, step = {self.step:.4g}, eta = {self.eta:.4g}, "
-            f"{self.n_blocks} blocks\n"
+            f"  delta_3r = {self.delta:.4g}{source}, step = {self.step:.4g}, eta = {self.eta:.4g}, "
+            f"M = {self.n_blocks}{scale}\n"
             f"  rho+ = {self.rho_plus:.4g}, rho- = {self.rho_minus:.4g}, "
             f"alpha = {self.alpha:.4g}{size}"
         )
@@ -116,7 +133,7 @@ def contraction(
     delta: float,
     step: float,
     p: Any = None,
-    n_blocks: int = 1,
+    n_blocks: int | None = None,
     eta: float = 1.0,
     version: Version = "repaired",
     block_norms: Any = None,
@@ -158,8 +175,8 @@ def contraction(
         :math:`\mu` of Algorithm 1: it multiplies the mean gradient of a block.
     p : M numbers, optional
         Probabilities of the blocks; uniform by default.
-    n_blocks : int
-        M; 1 is TIHT.
+    n_blocks : int, optional
+        M; as many as p has, or else 1, which is TIHT.
     eta : float
         Of the thresholding, equation (3.6); see :func:`eta`.
     version : "repaired" or "paper"
@@ -182,7 +199,7 @@ def contraction(
     --------
     >>> print(contraction(delta=0.05, step=0.9))
     Theorem 5.1, repaired: kappa = 0.626 (the error falls), sigma = 0
-      delta_3r = 0.05, step = 0.9, eta = 1, 1 blocks
+      delta_3r = 0.05, step = 0.9, eta = 1, M = 1
       rho+ = 1.05, rho- = 0.95, alpha = 1.05
     >>> round(contraction(delta=0.0, step=0.5, version="paper").kappa, 4)  # the least there is
     1.4142
@@ -212,7 +229,7 @@ def contraction(
 def best_step(
     delta: float,
     p: Any = None,
-    n_blocks: int = 1,
+    n_blocks: int | None = None,
     eta: float = 1.0,
     version: Version = "repaired",
     block_norms: Any = None,
@@ -271,7 +288,7 @@ class _Setting:
             )
         if version not in get_args(Version):
             raise ValueError(f'version must be "paper" or "repaired", got {version!r}.')
-        M = as_integer(n_blocks, "n_blocks")
+        M = as_integer(np.size(p) if n_blocks is None else n_blocks, "n_blocks")
         p = np.full(M, 1 / M) if p is None else _positive(p, "p", M)
         if not math.isclose(p.sum(), 1, rel_tol=1e-6):
             raise ValueError(f"p must sum to 1, got {p.sum():.6g}. Try p / p.sum().")
