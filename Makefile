@@ -22,8 +22,8 @@ setup: .venv/.ready ## make .venv with all that tests and benchmarks need
 demo: setup      ## the main job on an embedded default
 	$(BIN)/lowtucker demo
 
-test: setup      ## all tests
-	$(BIN)/python -m pytest
+test: setup      ## all tests, on as many cores as there are
+	$(BIN)/python -m pytest --numprocesses auto
 
 lint: setup      ## style
 	$(BIN)/ruff check .

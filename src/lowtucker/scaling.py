@@ -122,13 +122,11 @@ def units_of(problem: Problem) -> Units:
     if w is not None:
         y = namespace(y).where(w > 0, y, namespace(y).zeros_like(y))
     length = float(norm(y))
-    if not length:
-        return Units()
     single = eps(y) > 1e-10
     reach, limit = (pair[not single] for pair in (REACH, LIMIT))
-    of_y = exponent(length)
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
     of_A = 0 if isinstance(problem.A, EntriesOperator) else exponent_of(problem.A)
+    of_y = exponent(length) if length else of_A  # zero is zero in any units
     if abs(of_y - of_A) > limit:
         raise ValueError(
             f"A takes a tensor of norm 1 to measurements of norm 2^{of_A}, and y has the norm "

@@ -9,7 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, size
+from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, size, to_numpy
+from lowtucker._memory import available_memory, readable_bytes
 from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
 from lowtucker.checkpoint import Journal, fingerprint
@@ -37,6 +38,8 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["automatic", "in_units_of", "iterate", "run_solvers", "solve", "told_without"]
 
+# Bytes below which nobody asks how much memory is free
+NOTICEABLE = 10**8
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 100, 20
 
@@ -231,6 +234,7 @@ def run_solvers(
         )
     phases = _phases(solver, problem, rank)
     truth, limit = _truth(X_true, problem), epochs_allowed(stop)
+    check_memory(problem, phases, rank)
     run = Run(problem, phases, rank, stop, truth, keeps=journal is not None)
     finished, kept = (None, None) if journal is None else journal.next_fit(limit)
     if finished is not None:
@@ -254,6 +258,32 @@ def run_solvers(
     if journal is not None:
         journal.finish(limit, result, run.kept)
     return result
+
+
+def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
+    """Refuse a run that cannot fit into memory, before the kernel ends it."""
+    for solver in phases:
+        given = getattr(solver, "thresholding", None)
+        of_rank = getattr(given, "rank", rank) if rank is None else rank
+        if of_rank is None or isinstance(of_rank, property):
+            continue
+        of_rank = check_rank(of_rank, problem.shape, warn=False)
+        need = to_numpy(problem.y[..., :0]).itemsize * solver.numbers(problem, of_rank)
+        if need < NOTICEABLE or need <= (free := available_memory()):
+            continue
+        dof = degrees_of_freedom(problem.shape, attainable_rank(of_rank))
+        advice = f"It makes {dof}^2 numbers. Try lowtucker.RGN(products=True), or a smaller rank."
+        if solver.makes_tensors:
+            advice = 'It makes tensors of the full size. Try solver="auto", which need not.'
+        elif problem.A.makes_tensors:
+            advice = (
+                f"{type(problem.A).__name__} makes tensors of the full size, {problem.shape}: try "
+                "operators that need not (rank_one, entries, kronecker), or a smaller tensor."
+            )
+        raise MemoryError(
+            f"{solver.name} would need about {readable_bytes(need)} beside A, and "
+            f"{readable_bytes(free)} are free. {advice}"
+        )
 
 
 def _go(

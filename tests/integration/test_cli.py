@@ -225,3 +225,44 @@ def test_the_command_line_knows_every_solver():
     from lowtucker.solvers import SOLVERS
 
     assert ("auto", *SOLVERS) == (*NAMES, "als")  # that is for `complete`
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+def test_the_same_command_goes_on_from_its_checkpoint(folder):
+    """Interrupted by a real signal; then to the end, with the bits of an uninterrupted run."""
+    solver = ["--solver", "stotiht", "--step", "0.05", "--block-size", "20", "--seed", "3"]
+    call = [*CALL, *solver, "-o", "X.npz", "--checkpoint", "run.ckpt"]
+    command = [sys.executable, "-c", "from lowtucker.cli import main; main()", *call]
+    environment = {**os.environ, "FORCE_COLOR": "1", "TERM": "xterm", "OMP_NUM_THREADS": "1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
+    ) as process:
+        seen = b""
+        while b"residual" not in seen:
+            chunk = process.stderr.read1(4096)
+            assert chunk, seen
+            seen += chunk
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=60)
+    if process.returncode == 130:  # a fast machine may have been done
+        assert b"INTERRUPTED" in out
+        assert b'checkpoint="run.ckpt" goes on from here' in out.replace(b"\n", b" ")
+    done = run(*call)
+    assert done.exit_code in (0, 3), done.output
+    whole = run(*CALL, *solver, "-o", "whole.npz")
+    assert whole.exit_code == done.exit_code
+    found, expected = lt.load("X.npz"), lt.load("whole.npz")
+    np.testing.assert_array_equal(found.X.core, expected.X.core)
+    np.testing.assert_array_equal(found.history["residual"], expected.history["residual"])
+    again = run(*call)  # the result of a run that came to its end is not replaced
+    assert again.exit_code == 2
+    assert "X.npz" in again.stderr
+
+
+def test_a_checkpoint_is_not_an_output(folder):
+    done = run(*CALL, "-o", "X.npz", "--checkpoint", "X.npz")
+    assert done.exit_code == 2
+    assert "is an input" in done.stderr
+    done = run(*CALL, "-o", "X.npz", "--checkpoint", "A.npy")
+    assert done.exit_code == 2
+    assert "A.npy is not a checkpoint" in done.stderr

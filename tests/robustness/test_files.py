@@ -327,17 +327,6 @@ def test_an_archive_that_inflates_beyond_half_the_free_memory_needs_a_word(folde
     assert np.array_equal(lt.io.load_array("plain.npz"), array)  # as large as its file
 
 
-def test_free_memory_is_what_the_system_says(monkeypatch):
-    free, there = guards.available_memory(), guards.physical_memory()
-    assert 10**6 < free <= there
-    monkeypatch.setattr("builtins.open", lambda *_, **__: io.StringIO("MemTotal: 1 kB\n"))
-    assert guards.available_memory() == there
-    monkeypatch.setattr(
-        "builtins.open", lambda *_, **__: io.StringIO("MemTotal: 9 kB\nMemAvailable: 7 kB\n")
-    )
-    assert guards.available_memory() == 7 * 1024
-
-
 # ---- writers ----
 
 

@@ -25,8 +25,8 @@ import lowtucker as lt
 
 EXAMPLES = int(os.environ.get("LOWTUCKER_FUZZ", "3000"))
 # Largest powers of ten by which A, y and the weights are multiplied, each by its own: X may be as
-# large as the square. To be raised to 150 and more where recover takes such scales.
-LARGEST = 100
+# large as the square.
+LARGEST = 300
 MOST_ENTRIES = 240
 SOLVERS = ("auto", "tiht", "stotiht", "rsgd", "rgn", "rcg")
 ALLOWED = (lt.RankWarning, lt.UnderdeterminedWarning, lt.SlowOperatorWarning)
@@ -232,6 +232,9 @@ def called(function, case):
             result = error
     others = [w for w in caught if not issubclass(w.category, ALLOWED)]
     assert not others, "\n".join(map(str, others))
+    if "would not be a number of" in str(result):  # X itself, of scales that are 1e300 apart
+        assert not seen
+        return None
     if case.flaw is None:
         assert isinstance(result, lt.Result), f"refused without a flaw: {result!r}"
         return result

@@ -494,7 +494,8 @@ def test_a_matrix_is_not_copied():
 
 
 def test_nothing_and_zero_have_no_scale():
-    assert units_of(lt.Problem(dense(500), np.zeros(M))) == Units()
+    assert units_of(lt.Problem(dense(0), np.zeros(M))) == Units()
+    assert units_of(lt.Problem(dense(500), np.zeros(M))).X == 0  # A has one, and X is as it is
     assert units_of(lt.Problem(lt.DenseOperator(np.zeros((M, 120)), SHAPE), Y)) == Units()
     weights = np.r_[0.0, np.ones(M - 1)]
     left_out = np.r_[1e300, Y[1:]]

@@ -12,6 +12,7 @@ from lowtucker.cli.outcome import (
     check_fits,
     check_output,
     finish,
+    may_replace,
     rank_options,
     run_options,
     sought,
@@ -48,7 +49,8 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
              max_rank: tuple[int, ...] | None, output: Path, name: str | None, held_out: float,
              predict: tuple[Path, Path] | None, solver: str, tol: float, max_epochs: int,
              max_seconds: float | None, noise_std: float | None, loss: Any, seed: int,
-             plot: Path | None, overwrite: bool, quiet: bool) -> None:  # fmt: skip
+             checkpoint: Path | None, plot: Path | None, overwrite: bool,
+             quiet: bool) -> None:  # fmt: skip
     """Complete a tensor of low Tucker rank from some of its entries.
 
     SAMPLES is a table with the columns i1, ..., id, value (.csv, .tsv, .txt; indices from 0, a line
@@ -66,7 +68,8 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     import lowtucker as lt
 
     others = [path for path in (plot, predict[1] if predict else None) if path is not None]
-    read = (samples, predict[0]) if predict else (samples,)
+    read = (samples, checkpoint, *(predict[:1] if predict else ()))
+    overwrite = may_replace(output, overwrite, checkpoint)
     check_output(output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read)
     if samples.suffix.lower() in lt.io.TABLES:
         if name is not None:
@@ -98,6 +101,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         noise_std=noise_std,
         loss=loss,
         seed=seed,
+        checkpoint=checkpoint,
         callbacks=() if quiet else (lt.ProgressBar("complete", console(stderr=True)),),
     )
 

@@ -24,7 +24,16 @@ from lowtucker.cli.common import (
     write_picture,
 )
 
-__all__ = ["check_fits", "check_output", "finish", "kept", "rank_options", "run_options", "sought"]
+__all__ = [
+    "check_fits",
+    "check_output",
+    "finish",
+    "kept",
+    "may_replace",
+    "rank_options",
+    "run_options",
+    "sought",
+]
 
 OUTPUTS = (".npz", ".npy", ".mat")
 Command = Callable[..., Any]
@@ -49,6 +58,8 @@ def run_options(command: Command) -> Command:
         click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
         click.option("--overwrite", is_flag=True, help="Replace files that are there."),
         click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg)."),
+        click.option("--checkpoint", type=FILE,
+                     help="File to keep the run in; the same command goes on from it."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option("--loss", type=click.Choice(["squared", "huber"]), default="squared",
                      show_default=True, help="huber bears gross outliers in y."),
@@ -94,6 +105,19 @@ def check_output(
             raise ValueError(f"output {path} is an input, which is never replaced. Try another.")
     if plot is not None:
         check_picture(plot)
+
+
+def may_replace(output: Path, overwrite: bool, checkpoint: Path | None) -> bool:
+    """Whether the output may be replaced: also where it is of a run that is gone on with."""
+    if overwrite or checkpoint is None or not checkpoint.exists() or output.suffix != ".npz":
+        return overwrite
+    import lowtucker as lt
+
+    unfinished = (lt.Status.INTERRUPTED, lt.Status.MAX_EPOCHS, lt.Status.MAX_SECONDS)
+    try:
+        return output.exists() and lt.load(output).status in unfinished
+    except ValueError:  # not a result
+        return False
 
 
 def check_fits(output: Path, shape: Sequence[int]) -> None:

@@ -28,8 +28,9 @@ __all__ = ["plan"]
               help="Standard deviation of the noise, relative to the measurements.")  # fmt: skip
 @click.option("--rate", type=float, default=0.95, show_default=True,
               help="Share of tensors that should be recovered.")  # fmt: skip
-@click.option("--trials", type=click.IntRange(min=1), default=20, show_default=True,
-              help="Simulated recoveries for each number of measurements.")  # fmt: skip
+@click.option("--trials", type=click.IntRange(min=1),
+              help="Simulated recoveries for each number of measurements; 20 by default, down to 5 "
+              "where they take long.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path),
               help="Where to keep trials: those that are there are not done again.")  # fmt: skip
@@ -39,13 +40,14 @@ __all__ = ["plan"]
 @click.option("--overwrite", is_flag=True, help="Replace the picture.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: float, rate: float,
-         trials: int, seed: int, folder: Path | None, workers: int | None, plot: Path | None,
+         trials: int | None, seed: int, folder: Path | None, workers: int | None, plot: Path | None,
          overwrite: bool, quiet: bool) -> None:  # fmt: skip
     """Say how many measurements recovery needs, before they are made.
 
     Recoveries of random tensors are simulated with more or fewer measurements until the number
-    is found from which on the rate is reached. The solver, the passes over the measurements, the
-    memory and the error to expect are printed with it.
+    is found from which on the rate is reached; the next larger one is suggested. The solver, the
+    passes over the measurements, the memory and the error to expect are printed with it.
+    Tensors that take too long are replaced by smaller ones: the number is then an extrapolation.
 
     \b
     Examples:
@@ -69,9 +71,9 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
             workers=workers or available_workers(), progress=not quiet,
         )  # fmt: skip
     except KeyboardInterrupt:
-        if folder is not None:
-            click.echo(f"Interrupted. What was computed is kept in {folder}: the same command goes "
-                       "on from there.", err=True)  # fmt: skip
+        click.echo("Interrupted. With --folder the trials are kept, and the same command goes on "
+                   "from there." if folder is None else f"Interrupted. What was computed is kept "
+                   f"in {folder}: the same command goes on from there.", err=True)  # fmt: skip
         raise
     if plot is not None:
         write_picture(made.transition.plot().figure, plot)

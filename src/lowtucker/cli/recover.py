@@ -13,6 +13,7 @@ from lowtucker.cli.outcome import (
     check_output,
     finish,
     kept,
+    may_replace,
     rank_options,
     run_options,
     sought,
@@ -50,7 +51,8 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
             block_size: int | None, tol: float, max_epochs: int, max_seconds: float | None,
             noise_std: float | None, loss: Any, weights: Path | None, start: Path | None,
             truth: Path | None,
-            seed: int, plot: Path | None, overwrite: bool, quiet: bool) -> None:  # fmt: skip
+            seed: int, checkpoint: Path | None, plot: Path | None, overwrite: bool,
+            quiet: bool) -> None:  # fmt: skip
     """Find the tensor X of low Tucker rank with Y = A(X).
 
     A is a file with an array (m, N) or (m, *shape), or a sparse matrix; Y one with m numbers:
@@ -64,14 +66,17 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
           --shape 30,30,10 --rank 8,8,2 -o X.npz --plot run.png
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o more.npz --start X.npz
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank auto --max-rank 10,10,4 -o X.npz
+      lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz --checkpoint run.ckpt
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
 
     Exit code 0 when the tensor was recovered, 3 when not (the file is written all the same and
-    its status says why), 2 for bad input, 130 when interrupted.
+    its status says why), 2 for bad input, 130 when interrupted. With --checkpoint the same command
+    goes on where it was interrupted, or killed, and ends with the same tensor.
     """
     import lowtucker as lt
 
-    check_output(output, plot, overwrite, inputs=(a, y, weights, start, truth))
+    overwrite = may_replace(output, overwrite, checkpoint)
+    check_output(output, plot, overwrite, inputs=(a, y, weights, start, truth, checkpoint))
     A = lt.io.load_operator(a, shape, name=name_a, order=order)
     check_fits(output, A.shape)
     with kept(output):
@@ -89,6 +94,7 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
             start=None if start is None else _start(start),
             X_true=None if truth is None else lt.io.load_array(truth),
             seed=seed,
+            checkpoint=checkpoint,
             callbacks=() if quiet else (lt.ProgressBar("recover", console(stderr=True)),),
         )
     also = [] if plot is None else [plot]

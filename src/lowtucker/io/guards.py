@@ -16,6 +16,7 @@ from typing import Any, BinaryIO
 
 from lowtucker._arrays import as_flag, as_integer
 from lowtucker._errors import FileFormatError
+from lowtucker._memory import available_memory
 
 RATIO = 1032  # no deflated stream is larger than this many times its compressed bytes
 BOMB = 10  # arrays that are this many times their file are looked at more strictly
@@ -162,16 +163,6 @@ def memory_limit(max_bytes: Any) -> int:
     """Bytes that an array may take: ``max_bytes``, but not more than there are."""
     most = sys.maxsize if max_bytes is None else as_integer(max_bytes, "max_bytes", 0)
     return min(physical_memory(), most)
-
-
-def available_memory() -> int:
-    """Bytes of memory that are free now; all that the machine has where it does not tell."""
-    try:
-        with open("/proc/meminfo", encoding="ascii") as file:
-            lines = [line.split() for line in file]
-        return next(1024 * int(line[1]) for line in lines if line[0] == "MemAvailable:")
-    except (OSError, ValueError, IndexError, StopIteration):
-        return physical_memory()
 
 
 def physical_memory() -> int:

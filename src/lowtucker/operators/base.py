@@ -123,6 +123,11 @@ class MeasurementOperator(ABC):
         """Whether the tangent design costs about a reading of the rows."""
         return type(self)._tangent is not MeasurementOperator._tangent
 
+    @property
+    def makes_tensors(self) -> bool:
+        """Whether tensors of the full size are made, as for the start of a run."""
+        return type(self)._spectral_start is MeasurementOperator._spectral_start
+
     # The hooks: two required, six that make it faster, two that tell
 
     @abstractmethod

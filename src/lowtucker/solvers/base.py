@@ -13,12 +13,16 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lowtucker._arrays import Array, like, namespace
+from lowtucker._arrays import Array, like, namespace, size
 from lowtucker._random import Seed
 from lowtucker.problem import Problem
+from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Solver", "State"]
+
+# Numbers beside A: vectors, tensors of the full size, gram matrices (and designs of blocks)
+VECTORS, TENSORS, GRAMS = 20, 4, 6
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -166,6 +170,25 @@ class Solver(ABC):
         """Estimate of the relative error of X from a relative residual, where there is a model."""
         return None
 
+    def numbers(self, problem: Problem, rank: tuple[int, ...]) -> int:
+        """Count the numbers that a run has beside A at a time, about.
+
+        As measured on seven problems, to a third: residuals and the like, tensors of the full size
+        where the solver or the operator makes any, gram matrices and designs of blocks.
+        """
+        dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+        made = VECTORS * (problem.m + dof)
+        if self.makes_tensors or problem.A.makes_tensors:
+            made += TENSORS * size(problem.shape)
+        grams = GRAMS * dof**2 if self._by_gram(problem, dof) else 0
+        return size(problem.batch_shape) * made + grams
+
+    def _by_gram(self, problem: Problem, dof: int) -> bool:
+        """Whether it makes dof^2 numbers."""
+        return False
+
+    # Whether it makes tensors of the full size, whatever the operator does
+    makes_tensors: ClassVar[bool] = False
     # Fall of the residual, over so many epochs, below which another solver should take over
     patience: ClassVar[tuple[int, float]] = (12, 0.05)
     # Whether it says itself when it cannot go on (State.stuck)

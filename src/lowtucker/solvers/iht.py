@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 
@@ -32,6 +32,7 @@ class IHT(Solver):
     ``_make_sampler`` which blocks are drawn.
     """
 
+    makes_tensors: ClassVar[bool] = True
     # what `bind` settles
     _sampler: Any = field(default=None, init=False, compare=False)
     _threshold: Any = field(default=None, init=False, compare=False)

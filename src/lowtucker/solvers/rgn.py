@@ -118,12 +118,14 @@ class RGN(Manifold):
         residual: Array = state.model.residual
         return residual
 
+    def _by_gram(self, problem: Problem, dof: int) -> bool:
+        if self.products is None:
+            return dof <= (LARGE if problem.A.designs else FEW)
+        return not self.products
+
     def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
-        products = self.products
-        if products is None:
-            dof = degrees_of_freedom(problem.shape, self._rank)
-            products = dof > (LARGE if problem.A.designs else FEW)
-        return ProductModel.at(problem, X) if products else Model.at(problem, X)
+        dof = degrees_of_freedom(problem.shape, self._rank)
+        return (Model if self._by_gram(problem, dof) else ProductModel).at(problem, X)
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""

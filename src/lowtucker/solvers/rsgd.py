@@ -84,6 +84,9 @@ class RSGD(Manifold):
     def _chosen(self) -> dict[str, Any]:
         return {} if self._sampler is None else {"block_size": self._sampler.block_size}
 
+    def _by_gram(self, problem: Problem, dof: int) -> bool:
+        return True
+
     @property
     def steps_per_epoch(self) -> int:
         """As many steps as there are blocks."""

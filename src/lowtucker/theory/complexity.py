@@ -22,6 +22,7 @@ def sample_complexity(
     Parameters
     ----------
     shape, rank : tuple of int
+        The rank may be beyond the shape: Theorem 5.1 asks for the TRIP of rank 3r.
     delta : float
         The constant :math:`\delta_r` of the TRIP that is asked for, between 0 and 1.
     constant : float
@@ -38,7 +39,11 @@ def sample_complexity(
     1188
     """
     shape = as_shape(shape)
-    rank = check_rank(rank, shape)
+    rank = check_rank(rank)
+    if len(rank) != len(shape):
+        raise ValueError(
+            f"rank must have one entry a mode: got {len(rank)} entries, {rank}, for shape {shape}."
+        )
     delta, constant = _share(delta), as_number(constant, "constant", positive=True)
     n, r, d = max(shape), max(rank), len(shape)
     m: float = constant * (r**d + d * n * r) / delta / delta

@@ -21,11 +21,13 @@ from lowtucker.solve import automatic
 from lowtucker.solvers.rgn import FEW, LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.transition import (
+    COLUMNS,
     NAMES,
     Level,
     PhaseTransition,
     RandomRecoveries,
     Report,
+    as_told,
     as_whole_seed,
     check_noise,
     check_rate,
@@ -43,10 +45,16 @@ NumPyArray = np.ndarray[Any, Any]
 # Measurements per degree of freedom that are simulated, and where to begin
 LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
 FIRST = {"gaussian": 4.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
-# Relative error that counts as recovered, and the epochs within which it must be
-TOL, EPOCHS = 1e-5, 60
-# Largest dof N, and dof, whose trials take about a second: above, a smaller tensor is simulated
-LARGEST_PRODUCT, LARGEST_DOF = 7.5e6, 350
+# Relative error that counts as recovered
+TOL = 1e-5
+# Epochs of a trial; of one that takes more than a second, since failing takes them all
+EPOCHS, FEWER_EPOCHS = 60, 30
+# Trials unless others are asked for: most and fewest, and the seconds for those of a level
+MOST, FEWEST, PER_LEVEL = 20, 5, 30
+# Seconds of a trial, and bytes of its A, above which a smaller tensor is simulated
+SLOW, LARGE_A = 6.0, 2.5e8
+# Levels that a search is thought to take, for the bar
+LEVELS = 4
 # Least n_k / r_k of that tensor, unless the true one has less: with less, entries run out
 ROOM = 4
 # Below this m N a trial takes less than starting a process for it would
@@ -74,7 +82,7 @@ class Plan:
     m : int or None
         Suggested number of measurements; None where no number that was tried reached the rate.
     transition : PhaseTransition
-        What was simulated.
+        What was simulated: this tensor, or a smaller one (``scaled_down``).
     solvers : tuple of str
         What "auto" takes with m measurements, in turn.
     operator_bytes, working_bytes : int
@@ -99,7 +107,7 @@ class Plan:
 
     @property
     def scaled_down(self) -> bool:
-        """Whether a smaller tensor was simulated than the one that is planned for."""
+        """Whether a smaller tensor was simulated, from which m is extrapolated."""
         return (self.transition.shape, self.transition.rank) != (self.shape, self.rank)
 
     @property
@@ -109,9 +117,13 @@ class Plan:
 
     @property
     def simulated(self) -> dict[str, Any] | None:
-        """Row of ``transition`` that m stands on: trials, recovered, rate and its interval."""
-        m = self.transition.suggest(self.rate)
-        return next((row for row in self.transition.rows() if row["m"] == m), None)
+        """Row of ``transition`` that m stands on: trials, recovered, rate and its interval.
+
+        It is the one above the smallest m with that rate, which may have had good luck.
+        """
+        m, rows = self.transition.suggest(self.rate), self.transition.rows()
+        enough = [row for row in rows if m is not None and row["m"] >= m]
+        return enough[:2][-1] if enough else None
 
     @property
     def passes(self) -> float | None:
@@ -137,14 +149,19 @@ class Plan:
         if self.m is None or row is None:
             most = self.transition.m[-1] / self.transition.dof
             return [("measurements", f"none up to {most:.3g} dof had a rate of {self.rate:g}")]
+        rates = f"{row['rate_low']:.0%} and {row['rate_high']:.0%} (95 % confidence)"
+        recovered = f"{row['recovered']} of {row['trials']} simulated; the rate is between {rates}"
+        median = "median"
+        if self.scaled_down:  # its rate is not this tensor's
+            recovered = f"not simulated: m is extrapolated from shape {self.transition.shape}"
+            median = "median of the smaller tensor"
         return [
             ("measurements", f"{self.m}: {self.m / self.dof:.2f} dof, {self.share:.3g} for each "
              "entry of X"),
-            ("recovered", f"{row['recovered']} of {row['trials']} simulated; the rate is between "
-             f"{row['rate_low']:.0%} and {row['rate_high']:.0%} (95 % confidence)"),
+            ("recovered", recovered),
             ("solver", f"auto: {', then '.join(self.solvers)}"),
-            ("passes over A", f"{row['median_passes']:.1f} (median)"),
-            ("error", f"{row['median_error']:.1e} (median)"),
+            ("passes over A", f"{row['median_passes']:.1f} ({median})"),
+            ("error", f"{row['median_error']:.1e} ({median})"),
             ("memory of A", _readable(self.operator_bytes)),
             ("memory beside A", f"about {_readable(self.working_bytes)}"),
         ]  # fmt: skip
@@ -157,16 +174,17 @@ def plan(
     *,
     noise: float = 0.0,
     rate: float = 0.95,
-    trials: int = 20,
+    trials: int | None = None,
     seed: int = 0,
     folder: str | os.PathLike[str] | None = None,
     workers: int = 1,
     progress: Report | bool | None = None,
 ) -> Plan:
-    """Say what to expect before an experiment: how many measurements, what solver, what memory.
+    r"""Say what to expect before an experiment: how many measurements, what solver, what memory.
 
     Recoveries of random tensors are simulated with 4 measurements per degree of freedom ("entries"
-    and "rank-one": 8), then with more until the rate is reached, or with fewer until it is not.
+    and "rank-one": 8), then with fewer until the rate is not reached, or with more until it is.
+    Suggested is the level above the smallest that reached it: that one may have had good luck.
 
     Parameters
     ----------
@@ -178,9 +196,9 @@ def plan(
         relative error of at most 1e-5, or the noise where that is more.
     rate : float
         Share of the tensors that should be recovered.
-    trials : int
+    trials : int, optional
         For each number of measurements; a level ends as soon as its failures make the rate
-        impossible.
+        impossible. By default 20, down to 5 where they take long.
     seed : int
     folder : path, optional
         Where to keep the trials; those that are there are not computed again.
@@ -191,13 +209,16 @@ def plan(
 
     Notes
     -----
-    A trial has 60 epochs: failing slowly counts as failing, where :func:`lowtucker.recover` would
-    go on to 500. Real tensors are not random ones, and an exact rank is the best case.
+    A trial has 60 epochs, or 30 where it takes more than a second: failing slowly counts as
+    failing, where :func:`lowtucker.recover` would go on to 500. Real tensors are not random ones,
+    and an exact rank is the best case.
 
-    Where dof N is above 7.5e6, or dof above 350, a smaller tensor of that rank and order is
-    simulated, with the same number of measurements per degree of freedom (a large rank is made
-    smaller too). For sampled entries every slice must be met: m is raised until that is so at the
-    true shape.
+    The tensor itself is simulated where a trial takes at most about 6 seconds and 250 MB: up to
+    30 x 30 x 30 for "gaussian", 100 x 100 x 100 and more for the others. Then a plan takes about a
+    minute on two cores. Beyond that a smaller tensor is simulated (a large rank is made smaller
+    too), and m is extrapolated: it grows as dof or as :math:`\sqrt N`, whichever grows faster. A
+    start from the adjoint needs measurements of that order, so that m / dof grows with the shape.
+    For sampled entries every slice must be met: m is raised until that is so at the true shape.
 
     Examples
     --------
@@ -209,23 +230,38 @@ def plan(
     rank = attainable_rank(check_rank(rank, shape))
     if not isinstance(operator, str) or operator not in NAMES:
         raise ValueError(
-            f"operator must be one of {', '.join(NAMES)}, got {operator!r}. For an operator of "
-            "your own try lowtucker.theory.phase_transition."
+            f"operator must be one of {', '.join(NAMES)}, got {as_told(operator)}. For an operator "
+            "of your own try lowtucker.theory.phase_transition."
         )
     noise, rate, seed = check_noise(noise), check_rate(rate), as_whole_seed(seed)
-    trials, workers = as_integer(trials, "trials"), as_integer(workers, "workers")
-    small, ranks = _affordable(shape, rank)
-    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, EPOCHS)
+    workers = as_integer(workers, "workers")
+    small, ranks = _affordable(operator, shape, rank)
+    seconds = _seconds(operator, small, ranks)
+    few = min(MOST, max(FEWEST, int(PER_LEVEL / seconds)))
+    trials = few if trials is None else as_integer(trials, "trials")
+    epochs = EPOCHS if seconds <= 1 else FEWER_EPOCHS
+    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs)
     with kept_in(folder) as store, progressing(progress) as report:
         simulation = _Simulation(experiment, store, rate, trials, seed, workers, report)
         transition = _climbed(simulation, FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
-    return _completed(draft, trials, seed)
+    return _completed(replace(draft, notes=_notes_on(draft, epochs)), trials, seed)
+
+
+def _seconds(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> float:
+    """About what a trial that succeeds takes: measured on one core, and rounded."""
+    dof, N = degrees_of_freedom(shape, rank), size(shape)
+    if operator == "dct":
+        return N / 4e5
+    if operator == "entries" and dof > LARGE:  # by ALS
+        return 6e-6 * dof * math.prod(rank)
+    reading = dof * N / 7.5e6 if operator == "gaussian" else 0.0
+    return reading + 1.5e-9 * dof**3
 
 
 def _affordable(
-    shape: tuple[int, ...], rank: tuple[int, ...]
+    operator: str, shape: tuple[int, ...], rank: tuple[int, ...]
 ) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Shape and rank to simulate: the true ones, or the largest whose trials are quick."""
     pairs = list(zip(shape, rank, strict=True))
@@ -240,8 +276,9 @@ def _affordable(
         )
         candidates.append((sizes, attainable_rank(ranks)))
     for small, ranks in candidates:
-        dof = degrees_of_freedom(small, ranks)
-        if dof <= LARGEST_DOF and dof * size(small) <= LARGEST_PRODUCT:
+        m = per_dof(FIRST[operator], degrees_of_freedom(small, ranks))
+        light = _bytes_of(operator, small, m) <= LARGE_A
+        if light and _seconds(operator, small, ranks) <= SLOW:
             return small, ranks
     raise ValueError(
         f"shape {shape} has too many modes, {len(shape)}, to simulate even a small tensor of that "
@@ -266,12 +303,15 @@ class _Simulation:
         e = self.experiment
         return min(per_dof(ratio, degrees_of_freedom(e.shape, e.rank)), size(e.shape))
 
-    def level(self, m: int) -> tuple[Level, Columns, bool]:
-        """Level, its trials up to the one that made the rate impossible, and whether none did."""
+    def level(self, m: int, before: int) -> tuple[Level, Columns, bool]:
+        """Level, its trials up to the one that made the rate impossible, and whether none did.
+
+        So many levels were ``before`` it.
+        """
         level = Level(m, str(self.experiment.operator))
         one = replace(self.experiment, levels=(level,))
         jobs = pending([one], self.store, self.seed, self.trials)
-        store = _Watched(self, one, self._at_hand(one, level)["error"])
+        store = _Watched(self, one, before, self._at_hand(one, level)["error"])
         workers = self.workers if m * size(one.shape) > SMALL else 1
         try:
             store.judge()
@@ -293,7 +333,12 @@ class _Simulation:
         missing = self.store.missing(one, level, self.seed, self.trials)
         count = missing[0][0] if missing else self.trials
         found = self.store.get(one, level, self.seed, count) if count else None
-        return found or {"error": np.zeros(0), "passes": np.zeros(0)}
+        return found or dict.fromkeys(COLUMNS, np.zeros(0))
+
+    def tell(self, done: int, level: int, text: str) -> None:
+        """Report trials of a level; how many levels there will be is a guess."""
+        total = self.trials * max(LEVELS, level + 1)
+        self.report(level * self.trials + done, total, text)
 
 
 class _Enough(Exception):  # noqa: N818 - ends a level, and is no error
@@ -306,9 +351,11 @@ class _Watched(Store):
     Failures are counted in the order of the trials, in which workers need not come.
     """
 
-    def __init__(self, simulation: _Simulation, one: RandomRecoveries, begun: NumPyArray) -> None:
+    def __init__(
+        self, simulation: _Simulation, one: RandomRecoveries, level: int, begun: NumPyArray
+    ) -> None:
         super().__init__(simulation.store.folder)
-        self.simulation, self.one = simulation, one
+        self.simulation, self.one, self.level = simulation, one, level
         self.errors = dict(enumerate(begun))
         self.counted = self.failures = 0
 
@@ -316,7 +363,9 @@ class _Watched(Store):
         """Keep, tell and judge."""
         super().put(experiment, cell, seed, first, made)
         self.errors[first] = made["error"][0]
-        self.simulation.report(len(self.errors), self.simulation.trials, f"m = {cell.m}")
+        done = len(self.errors)
+        text = f"m = {cell.m}: {done} of {self.simulation.trials}"
+        self.simulation.tell(done, self.level, text)
         self.judge()
 
     def judge(self) -> None:
@@ -329,30 +378,38 @@ class _Watched(Store):
 
 
 def _climbed(simulation: _Simulation, first: float) -> PhaseTransition:
-    """Levels from the first on: up until the rate is reached, or down until it is not."""
+    """Levels from the first on: down until the rate is not reached, up until it is twice."""
     start = LADDER.index(first)
-    found = [simulation.level(simulation.m(first))]
-    reached = found[0][2]
-    for ratio in LADDER[:start][::-1] if reached else LADDER[start + 1 :]:
+    found: dict[int, tuple[Level, Columns, bool]] = {}
+
+    def reached(ratio: float) -> bool:
         m = simulation.m(ratio)
-        if m == found[-1][0].m:  # all entries
-            continue
-        found.append(simulation.level(m))
-        if found[-1][2] != reached:
+        if m not in found:  # all entries are but one level
+            found[m] = simulation.level(m, len(found))
+        return found[m][2]
+
+    for ratio in LADDER[start::-1]:
+        if not reached(ratio):
             break
-    whole = replace(simulation.experiment, levels=tuple(level for level, _, _ in found))
-    return table(whole, [columns for _, columns, _ in found])
+    for ratio in LADDER[start + 1 :]:
+        if len(found) > 1 and all(found[m][2] for m in sorted(found)[-2:]):
+            break
+        reached(ratio)
+    simulation.tell(simulation.trials, max(LEVELS, len(found)) - 1, "done")
+    levels = list(found.values())
+    whole = replace(simulation.experiment, levels=tuple(level for level, _, _ in levels))
+    return table(whole, [columns for _, columns, _ in levels])
 
 
 def _completed(draft: Plan, trials: int, seed: int) -> Plan:
     """Plan with what follows from the simulation."""
-    t, notes = draft.transition, _notes_on_the_simulation(draft)
-    simulated = t.suggest(draft.rate)
-    if simulated is None:
+    t, notes, row = draft.transition, draft.notes, draft.simulated
+    if row is None:
         return replace(draft, notes=(*notes, "Take a smaller rank, or another operator."))
-    m, solvers = simulated, _solvers(draft.operator, t.shape, t.rank, simulated)
+    m, solvers = row["m"], _solvers(draft.operator, t.shape, t.rank, row["m"])
+    notes = (*notes, *_notes_on_verdicts(row))
     if draft.scaled_down:
-        m = min(size(draft.shape), per_dof(simulated / t.dof, draft.dof))
+        m = min(size(draft.shape), per_dof(row["m_over_dof"] * _growth(draft), draft.dof))
         if draft.operator == "entries":
             m, notes = _met(draft, m, trials, seed, notes)
         there, solvers = solvers, _solvers(draft.operator, draft.shape, draft.rank, m)
@@ -379,15 +436,31 @@ def _solvers(
     return tuple(solver.name for solver in automatic(problem, rank))
 
 
-def _notes_on_the_simulation(draft: Plan) -> tuple[str, ...]:
+def _growth(draft: Plan) -> float:
+    """By how much m / dof grows from the simulated shape: m as the larger of dof and sqrt(N)."""
+    t = draft.transition
+    dof = degrees_of_freedom(draft.shape, t.rank) / t.dof
+    return max(1.0, math.sqrt(size(draft.shape) / size(t.shape)) / dof)
+
+
+def _notes_on(draft: Plan, epochs: int) -> tuple[str, ...]:
+    """What was simulated, and what counted."""
     t, level = draft.transition, max(TOL, draft.noise)
-    slow = (f"Recovered is an error of at most {level:g} within {EPOCHS} epochs: failing slowly "
+    slow = (f"Recovered is an error of at most {level:g} within {epochs} epochs: failing slowly "
             "counts as failing.")  # fmt: skip
     if not draft.scaled_down:
         return (slow,)
-    return slow, (f"The true shape is too large for a quick simulation. Simulated was {t.shape}, "
-                  f"rank {t.rank}, with as many measurements per degree of freedom, of which it "
-                  f"has {t.dof}.")  # fmt: skip
+    return slow, (f"This is an extrapolation: the true shape takes too long to simulate. Simulated "
+                  f"was {t.shape}, rank {t.rank}, with {t.dof} degrees of freedom; per degree of "
+                  f"freedom m is {_growth(draft):.2f} times as large here.")  # fmt: skip
+
+
+def _notes_on_verdicts(row: dict[str, Any]) -> tuple[str, ...]:
+    """Whether runs doubt what is right, by more than a trial."""
+    if row["recovered"] - row["called_success"] <= 1:
+        return ()
+    return (f"Of the {row['recovered']} that were recovered {row['called_success']} runs said so "
+            "(result.success); the others were right, and in doubt.",)  # fmt: skip
 
 
 def _met(

@@ -39,11 +39,13 @@ from lowtucker.tensor.random import gaussians
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = [
+    "COLUMNS",
     "NAMES",
     "Level",
     "PhaseTransition",
     "RandomRecoveries",
     "Report",
+    "as_told",
     "as_whole_seed",
     "check_noise",
     "check_rate",
@@ -60,6 +62,8 @@ NumPyArray = np.ndarray[Any, Any]
 Report = Callable[[int, int, str], None]
 
 NAMES = ("gaussian", "rank-one", "entries", "dct")
+# What is kept of a trial
+COLUMNS = ("error", "passes", "success")
 # Of these there are only as many as the tensor has entries
 LIMITED = ("entries", "dct")
 # Measurements per degree of freedom that are tried
@@ -103,6 +107,8 @@ class PhaseTransition:
         Tensors that were tried at each m, and those that were recovered.
     error, passes : arrays of float
         Medians over the trials of the relative error, and of the readings of all the rows.
+    called_success : array of int
+        Those of the recovered whose runs said so, without knowing X: ``result.success``.
     """
 
     shape: tuple[int, ...]
@@ -113,6 +119,7 @@ class PhaseTransition:
     recovered: NumPyArray
     error: NumPyArray
     passes: NumPyArray
+    called_success: NumPyArray
 
     @property
     def rate(self) -> NumPyArray:
@@ -147,6 +154,7 @@ class PhaseTransition:
             "rate_high": self.interval[:, 1],
             "median_error": self.error,
             "median_passes": self.passes,
+            "called_success": self.called_success,
         }
         return [{name: x[i].item() for name, x in columns.items()} for i in range(len(self.m))]
 
@@ -205,17 +213,17 @@ class RandomRecoveries(Experiment):
     noise: float
     tol: float
     max_epochs: int = 500
-    name: str = "recoveries"
+    name: str = "trials"
 
     def cells(self) -> Sequence[Level]:
         """One for each number of measurements."""
         return self.levels
 
     def compute(self, cell: Level, first: int, count: int, seed: int) -> Columns:
-        """Relative error of X and passes of every trial."""
+        """Relative error of X, passes and verdict of every trial."""
         made = [self.trial(cell.m, (seed, k)) for k in range(first, first + count)]
-        error, passes = np.array(made, dtype=float).T
-        return {"error": np.nan_to_num(error, nan=np.inf), "passes": passes}
+        columns = dict(zip(COLUMNS, np.array(made, dtype=float).T, strict=True))
+        return columns | {"error": np.nan_to_num(columns["error"], nan=np.inf)}
 
     def work(self, cell: Level) -> float:
         """Many measurements take longer to read, few of them longer to fit."""
@@ -225,8 +233,8 @@ class RandomRecoveries(Experiment):
         """Which errors are small enough: at most ``tol``, or the noise."""
         return np.asarray(error <= max(self.tol, self.noise))
 
-    def trial(self, m: int, seed: Seed) -> tuple[float, float]:
-        """Error and passes of one trial, a function of its arguments."""
+    def trial(self, m: int, seed: Seed) -> tuple[float, float, bool]:
+        """Error, passes and verdict of one trial, a function of its arguments."""
         A = drawn(self.operator, self.shape, m, seed)
         X_true = _on(random_tucker(self.shape, self.rank, seed, dtype=A.dtype or float), A)
         y, std = _measured(A, X_true, self.noise, seed)
@@ -238,7 +246,7 @@ class RandomRecoveries(Experiment):
             result = fit(Problem(A, y), self.rank)
         if result.status is Status.INTERRUPTED:  # not what the solver would have found
             raise KeyboardInterrupt
-        return float(relative_error(result.X, X_true)), float(result.passes)
+        return float(relative_error(result.X, X_true)), float(result.passes), result.success
 
 
 def drawn(operator: Any, shape: tuple[int, ...], m: int, seed: Seed) -> MeasurementOperator:
@@ -395,6 +403,7 @@ def table(experiment: RandomRecoveries, columns: Sequence[Columns]) -> PhaseTran
         np.array([experiment.recovered(c["error"]).sum() for c in columns]),
         np.array([np.median(c["error"]) for c in columns]),
         np.array([np.median(c["passes"]) for c in columns]),
+        np.array([(experiment.recovered(c["error"]) & (c["success"] > 0)).sum() for c in columns]),
     )
 
 
@@ -487,7 +496,9 @@ def _check_tol(tol: Any) -> float:
 def _check_operator(operator: Any, shape: tuple[int, ...]) -> None:
     if isinstance(operator, str):
         if operator not in NAMES:
-            raise ValueError(f"operator must be one of {', '.join(NAMES)}, got {operator!r}.")
+            raise ValueError(
+                f"operator must be one of {', '.join(NAMES)}, got {as_told(operator)}."
+            )
     elif isinstance(operator, MeasurementOperator):
         if operator.shape != shape or operator.batch_shape:
             raise ValueError(
@@ -496,8 +507,13 @@ def _check_operator(operator: Any, shape: tuple[int, ...]) -> None:
     elif not callable(operator) or isinstance(operator, type):
         raise TypeError(
             f"operator must be one of {', '.join(NAMES)}, a callable (m, seed), or a "
-            f"MeasurementOperator, got {operator!r}. Try lowtucker.as_operator(A, shape)."
+            f"MeasurementOperator, got {as_told(operator)}. Try lowtucker.as_operator(A, shape)."
         )
+
+
+def as_told(operator: Any) -> str:
+    """What was given for an operator, on one line."""
+    return f"{operator!r:.80}" if isinstance(operator, str) else f"a {type(operator).__name__}"
 
 
 def _levels(
@@ -515,7 +531,7 @@ def _levels(
             given = []
         if not given:
             raise ValueError(
-                f"measurements must be a sequence of integers, got {measurements!r}. "
+                f"measurements must be a sequence of integers, got {measurements!r:.80}. "
                 f"Try measurements=[{2 * dof}, {4 * dof}]."
             )
         return sorted({as_integer(m, "measurements", 1, most) for m in given})

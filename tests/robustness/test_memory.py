@@ -1,0 +1,95 @@
+"""A run that cannot fit into memory is refused before it begins."""
+
+from __future__ import annotations
+
+import sys
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker import _memory
+from lowtucker.cli import main
+
+solve = sys.modules["lowtucker.solve"]  # the module: the package has the function
+
+
+@pytest.fixture
+def little(monkeypatch):
+    """Half a megabyte is free, and that is looked at."""
+    monkeypatch.setattr(solve, "available_memory", lambda: 500_000)
+    monkeypatch.setattr(solve, "NOTICEABLE", 0)
+
+
+def problem(shape=(30, 30, 30), rank=(3, 3, 3), m=300):
+    A = lt.rank_one([np.random.default_rng(k).standard_normal((m, n)) for k, n in enumerate(shape)])
+    return A, A.forward(lt.random_tucker(shape, rank, seed=0))
+
+
+def test_tensors_of_the_full_size(little):
+    A, y = problem()
+    with pytest.raises(MemoryError, match=r"TIHT would need about 9\d\d kB beside A, and 500 kB"):
+        lt.recover(A, y, (3, 3, 3), solver="tiht")
+    with pytest.raises(MemoryError, match='Try solver="auto", which need not'):
+        lt.recover(A, y, (3, 3, 3), solver=lt.StoTIHT(thresholding=lt.HOSVD((3, 3, 3))))
+
+
+def test_gram_matrices(little):
+    A, y = problem()
+    with pytest.raises(MemoryError, match=r"It makes 270\^2 numbers. Try lowtucker.RGN\(products"):
+        lt.recover(A, y, (3, 3, 3), solver="rgn")
+    result = lt.recover(A, y, (3, 3, 3), solver=lt.RGN(products=True), max_epochs=2)
+    assert result.epochs == 2
+
+
+def test_operators_that_make_tensors(little):
+    A, y = problem()
+    made = lt.FunctionOperator(A._forward, A._adjoint, A.shape, A.m)
+    with pytest.raises(MemoryError, match="FunctionOperator makes tensors of the full size"):
+        lt.recover(made, y, (3, 3, 3), solver="rcg")
+
+
+def test_any_solver_of_a_chain_is_asked_before_the_first_one_runs(little):
+    A, y = problem()
+    told = []
+    with pytest.raises(MemoryError, match="RGN would need"):
+        lt.recover(A, y, (3, 3, 3), solver=[lt.RCG(), lt.RGN()], callbacks=[told.append])
+    assert not told
+
+
+def test_what_fits_runs(monkeypatch):
+    A, y = problem()
+    monkeypatch.setattr(solve, "NOTICEABLE", 0)
+    assert lt.recover(A, y, (3, 3, 3), solver="rcg", max_epochs=2).epochs == 2
+
+
+def test_a_billion_entries_for_tiht():
+    """Really more than there is: 32 GB for four tensors, and as many again."""
+    shape = (2000, 2000, 2000)
+    A = lt.entries(shape, np.zeros((100, 3), dtype=int))
+    with pytest.warns(lt.UnderdeterminedWarning), pytest.raises(MemoryError, match="GB beside A"):
+        lt.recover(A, np.ones(100), (1, 1, 1), solver="tiht")
+
+
+def test_the_command_line_says_it_in_one_line(little, tmp_path):
+    rows = np.random.default_rng(0).standard_normal((50, 1000))
+    np.save(tmp_path / "A.npy", rows)
+    np.save(tmp_path / "y.npy", rows @ np.ones(1000))
+    call = ["recover", tmp_path / "A.npy", tmp_path / "y.npy", "--shape", "10,10,10"]
+    more = ["--rank", "4,4,4", "--solver", "rgn", "-o", tmp_path / "X.npz", "-q"]
+    done = CliRunner().invoke(main, [*map(str, [*call, *more])])
+    assert done.exit_code == 1
+    assert "there is not enough memory (RGN would need about" in done.stderr
+
+
+def test_free_memory_is_that_of_the_machine_or_of_the_container(tmp_path, monkeypatch):
+    total = _memory.available_memory()
+    assert 10**7 < total < 10**15
+    limit, used = tmp_path / "max", tmp_path / "current"
+    limit.write_text("1000000\n")
+    used.write_text("400000\n")
+    monkeypatch.setattr(_memory, "CGROUPS", ((str(limit), str(used)),))
+    assert _memory.available_memory() == 600_000
+    limit.write_text("max\n")
+    assert abs(_memory.available_memory() - total) < 0.2 * total
