@@ -98,6 +98,15 @@ def slowly(progress):
     time.sleep(0.004)
 
 
+def read_until(stream, word):
+    """Read what a process says until it says a word: then it is at work."""
+    seen = b""
+    while word not in seen:
+        chunk = stream.read1(4096)
+        assert chunk, seen
+        seen += chunk
+
+
 def serve():
     """Make calls in processes that are forked from this one, as they are asked for.
 

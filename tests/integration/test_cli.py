@@ -15,6 +15,7 @@ from click.testing import CliRunner
 
 import lowtucker as lt
 from lowtucker.cli import main
+from runs import read_until
 
 
 @pytest.fixture
@@ -165,11 +166,7 @@ def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder):
     process = subprocess.Popen(
         endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
     )
-    seen = b""
-    while b"residual" not in seen:
-        chunk = process.stderr.read1(4096)
-        assert chunk, seen
-        seen += chunk
+    read_until(process.stderr, b"residual")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130
@@ -237,11 +234,7 @@ def test_the_same_command_goes_on_from_its_checkpoint(folder):
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
     ) as process:
-        seen = b""
-        while b"residual" not in seen:
-            chunk = process.stderr.read1(4096)
-            assert chunk, seen
-            seen += chunk
+        read_until(process.stderr, b"residual")
         process.send_signal(signal.SIGINT)
         out, _ = process.communicate(timeout=60)
     if process.returncode == 130:  # a fast machine may have been done

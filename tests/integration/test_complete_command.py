@@ -15,6 +15,7 @@ from click.testing import CliRunner
 import lowtucker as lt
 from lowtucker.cli import main
 from lowtucker.io import guards
+from runs import read_until
 
 SHAPE, RANK = (9, 8, 7), (2, 2, 2)
 X = lt.random_tucker(SHAPE, RANK, seed=0).full()
@@ -277,11 +278,7 @@ def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder, held_out):
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment, cwd=folder
     )
-    seen = b""
-    while b"residual" not in seen:
-        chunk = process.stderr.read1(4096)
-        assert chunk, seen
-        seen += chunk
+    read_until(process.stderr, b"residual")
     process.send_signal(signal.SIGINT)
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 130

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, NOT_RECOVERED, IntTuple, console
+from lowtucker.cli.common import FILE, NOT_RECOVERED, IntTuple, console, operator_options
 
 __all__ = ["check"]
 
@@ -16,14 +16,7 @@ __all__ = ["check"]
 @click.command()
 @click.argument("a", metavar="A", type=FILE)
 @click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
-@click.option(
-    "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
-)
-@click.option(
-    "--order",
-    type=click.Choice(["C", "F"]),
-    help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must say.",
-)
+@operator_options
 @click.option("--name", help="Array of the file, where it holds several.")
 @click.option("--block-size", type=click.IntRange(min=1), help="Rows of a block; chosen otherwise.")
 @click.option("--starts", type=click.IntRange(min=1), default=2, show_default=True,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ __all__ = [
     "check_picture",
     "check_targets",
     "console",
+    "operator_options",
     "table",
     "write_picture",
 ]
@@ -76,6 +77,20 @@ class Span(click.ParamType[tuple[int, int]]):
         except ValueError:
             self.fail(f"{value!r} is not a range such as 61:90", param, ctx)
         return first, last
+
+
+def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Options that say how the file of A is to be read."""
+    shape = click.option(
+        "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
+    )
+    order = click.option(
+        "--order",
+        type=click.Choice(["C", "F"]),
+        help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must "
+        "say.",
+    )
+    return shape(order(command))
 
 
 def as_solver(name: str, step: float | None = None, block_size: int | None = None) -> Any:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, SOLVERS, IntTuple, as_solver, console
+from lowtucker.cli.common import FILE, SOLVERS, as_solver, console, operator_options
 from lowtucker.cli.outcome import (
     check_fits,
     check_output,
@@ -26,14 +26,7 @@ __all__ = ["recover"]
 @click.argument("a", metavar="A", type=FILE)
 @click.argument("y", metavar="Y", type=FILE)
 @rank_options
-@click.option(
-    "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
-)
-@click.option(
-    "--order",
-    type=click.Choice(["C", "F"]),
-    help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must say.",
-)
+@operator_options
 @click.option("--name-a", help="Array of the file A, where it holds several.")
 @click.option("--name-y", help="Array of the file Y, where it holds several.")
 @click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
