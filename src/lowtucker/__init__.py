@@ -8,6 +8,7 @@ from typing import Any
 from lowtucker import metrics
 from lowtucker._errors import (
     CheckError,
+    CheckpointWarning,
     FileFormatError,
     RankWarning,
     SlowOperatorWarning,
@@ -92,6 +93,7 @@ __all__ = [
     "TIHT",
     "BlockSampler",
     "CheckError",
+    "CheckpointWarning",
     "DenseOperator",
     "Draw",
     "EntriesOperator",

@@ -10,6 +10,7 @@ import warnings
 
 __all__ = [
     "CheckError",
+    "CheckpointWarning",
     "FileFormatError",
     "NotFinite",
     "RankWarning",
@@ -41,6 +42,10 @@ class UnderdeterminedWarning(UserWarning):
 
 class SlowOperatorWarning(UserWarning):
     """A correct but slow fallback is in use."""
+
+
+class CheckpointWarning(UserWarning):
+    """A checkpoint could not be written; the work goes on."""
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:

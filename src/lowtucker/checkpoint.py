@@ -12,7 +12,9 @@ import io
 import json
 import os
 import re
+import secrets
 import shutil
+import tempfile
 import time
 import zipfile
 from dataclasses import fields
@@ -21,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, like, to_numpy
-from lowtucker._errors import FileFormatError
+from lowtucker._arrays import Array, eps, is_array, like, size, to_numpy
+from lowtucker._errors import CheckpointWarning, FileFormatError, warn_caller
 from lowtucker._random import Stream, generator
 from lowtucker._version import __version__
 from lowtucker.monitoring import History
@@ -41,6 +43,8 @@ MAGIC = b"lowtucker checkpoint 1\n"
 RARELY = 20
 # Endings that a later call, with other limits, goes on from
 LIMITED = {Status.MAX_EPOCHS, Status.MAX_SECONDS}
+# Numbers of a matrix that are hashed
+HASHED = 1 << 24
 # What a state has that X gives again
 _REMADE = ("full", "residual", "gradient", "step", "model")
 _STATE = tuple(f.name for f in fields(State) if f.name not in _REMADE)
@@ -67,6 +71,8 @@ class Journal:
 
     def __init__(self, path: Any, print: dict[str, str], example: Array) -> None:  # noqa: A002
         self.path, self.print, self.example = _checked(path), print, example
+        self.trouble = ""  # why the file could not be written, where that is so
+        self.closed = False  # whether a fit was interrupted: what comes after is not kept
         self.previous = self.path.with_name(self.path.name + ".previous")
         # of each finished fit: its limit, its result, and its last epoch where a limit ended it
         self.fits: list[tuple[int | None, Result, Any]] = []
@@ -79,6 +85,8 @@ class Journal:
 
     def next_fit(self, max_epochs: int | None) -> tuple[Result | None, Any]:
         """Result of the next fit if it is finished, or else what to go on from, if anything."""
+        if self.closed:
+            return None, None
         k, self.position = self.position, self.position + 1
         if k < len(self.fits):
             limit, result, last = self.fits[k]
@@ -92,14 +100,17 @@ class Journal:
 
     def epoch(self, kept: Any) -> None:
         """Take note of the end of an epoch; write it if it is time."""
-        self.current = kept
-        self._write_if_due()
+        if not self.closed:
+            self.current = kept
+            self._write_if_due()
 
     def finish(self, max_epochs: int | None, result: Result, kept: Any) -> None:
         """Take note of the end of a fit. One that was interrupted is still at work."""
+        if self.closed:
+            return
         statuses = _statuses(result)
         if Status.INTERRUPTED in statuses:
-            self.current = kept
+            self.current, self.closed = kept, True
             self.write()
             return
         self.fits.append((max_epochs, result, kept if statuses & LIMITED else None))
@@ -111,10 +122,25 @@ class Journal:
             self.write()
 
     def write(self) -> None:
-        """Write everything: completely, or not at all."""
+        """Write everything: completely, or not at all. A full disk does not end the work."""
+        begin = time.monotonic()
+        try:
+            self._write()
+            self.trouble = ""
+        except OSError as error:
+            if not self.trouble:
+                warn_caller(
+                    f"checkpoint {self.path} could not be written ({error}). The run goes on; the "
+                    "file has what was written last.",
+                    CheckpointWarning,
+                )
+            self.trouble = str(error)
+        self._written = time.monotonic()
+        self._cost = self._written - begin
+
+    def _write(self) -> None:
         from lowtucker.io import replacing
 
-        begin = time.monotonic()
         arrays: dict[str, Any] = {}
         content = {
             "version": __version__,
@@ -129,18 +155,20 @@ class Journal:
         with replacing(self.path) as file:
             file.write(MAGIC + hashlib.sha256(payload).digest() + payload)
             self._keep_previous()
-        self._written = time.monotonic()
-        self._cost = self._written - begin
 
     def _keep_previous(self) -> None:
         """Let the file that is about to be replaced be found under another name, too."""
         if not self.path.exists():
             return
-        self.previous.unlink(missing_ok=True)
+        other = self.path.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
         try:
-            os.link(self.path, self.previous)
-        except OSError:  # not every file system has links
-            shutil.copyfile(self.path, self.previous)
+            try:
+                os.link(self.path, other)
+            except OSError:  # not every file system has links
+                shutil.copyfile(self.path, other)
+            os.replace(other, self.previous)
+        finally:
+            other.unlink(missing_ok=True)
 
     def _read(self) -> None:
         content, arrays = _unpacked(self.path, self.previous)
@@ -155,11 +183,16 @@ class Journal:
                 f"checkpoint {self.path} belongs to another call. {lines}. Give the checkpoint "
                 "another name, or delete it."
             )
-        self.fits = [tuple(one) for one in self._decoded(content["fits"], arrays)]
-        self.current = self._decoded(content["current"], arrays)
-        self.seconds = sum(result.seconds for _, result, _ in self.fits)
-        if self.current is not None:
-            self.seconds += self.current["seconds"]
+        try:
+            self.fits = [tuple(one) for one in self._decoded(content["fits"], arrays)]
+            self.current = self._decoded(content["current"], arrays)
+            self.seconds = sum(result.seconds for _, result, _ in self.fits)
+            if self.current is not None:
+                self.seconds += self.current["seconds"]
+        except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
+            raise FileFormatError(
+                f"checkpoint {self.path} was not written by lowtucker. Delete it to begin anew."
+            ) from error
 
     def _decoded(self, value: Any, arrays: dict[str, Any]) -> Any:
         if isinstance(value, list):
@@ -238,21 +271,45 @@ def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
         advice = f"The one before it is {previous}: put it in its place to go on from there."
     if hashlib.sha256(payload).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
         raise FileFormatError(f"checkpoint {source} is damaged. {advice}")
-    with zipfile.ZipFile(io.BytesIO(payload)) as file:
-        if any(member.compress_type != zipfile.ZIP_STORED for member in file.infolist()):
-            raise FileFormatError(f"checkpoint {source} was not written by lowtucker. {advice}")
-    with np.load(io.BytesIO(payload), allow_pickle=False) as members:
-        arrays = {name: members[name] for name in members.files}
-    return json.loads(arrays.pop("content").tobytes()), arrays
+    try:
+        with zipfile.ZipFile(io.BytesIO(payload)) as file:
+            for member in file.infolist():
+                _check_member(file, member)
+        with np.load(io.BytesIO(payload), allow_pickle=False) as members:
+            arrays = {name: members[name] for name in members.files}
+        content = json.loads(arrays.pop("content").tobytes())
+        return {name: content[name] for name in ("print", "fits", "current", "version")}, arrays
+    except (LookupError, TypeError, ValueError, zipfile.BadZipFile, RecursionError) as error:
+        raise FileFormatError(
+            f"checkpoint {source} was not written by lowtucker. {advice}"
+        ) from error
+
+
+def _check_member(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+    """Refuse arrays that claim more than the file holds, before memory is taken for them."""
+    if member.compress_type != zipfile.ZIP_STORED:
+        raise ValueError("compressed")
+    with file.open(member) as stream:
+        np.lib.format.read_magic(stream)
+        shape, _, dtype = np.lib.format.read_array_header_1_0(stream)
+    if dtype.hasobject or size(shape) * dtype.itemsize > member.file_size:
+        raise ValueError("larger than it is")
 
 
 def _checked(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'checkpoint must be the path of a file, got {path!r}. Try "run.ckpt".')
-    file = Path(path)
+    file = Path(os.path.realpath(path))
     if file.is_dir() or not file.absolute().parent.is_dir():
         what = "is a folder" if file.is_dir() else "is in a folder that does not exist"
         raise ValueError(f'checkpoint {file} {what}. Try "run.ckpt".')
+    try:
+        with tempfile.TemporaryFile(dir=file.parent):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"checkpoint {file} cannot be written there ({error.strerror}). Try another folder."
+        ) from error
     return file
 
 
@@ -267,23 +324,42 @@ def fingerprint(
     return {
         "shape": str(problem.shape),
         "measurements": str(problem.m),
-        "operator": f"{type(problem.A).__name__} {_probe(problem.A)}",
+        "operator": f"{type(problem.A).__name__} {_known(problem.A)}",
         "y": _digest(problem.y),
         "weights": _digest(problem.weights),
-        "start": _digest(getattr(start, "X", start)),
+        "start": _digest_start(start),
         "X_true": _digest(X_true),
         **{name: re.sub(r" at 0x\w+", "", repr(value)) for name, value in settings.items()},
     }
 
 
+def _known(A: MeasurementOperator) -> str:
+    """Hash of a matrix in memory that is not large; of others what is measured of a tensor."""
+    matrix: Any = getattr(A, "matrix", None)
+    if is_array(matrix) and size(tuple(matrix.shape)) <= HASHED:
+        return f"{_digest(matrix)} {getattr(A, 'order', '')}".strip()
+    return _probe(A)
+
+
 def _probe(A: MeasurementOperator) -> str:
-    """Three numbers of what is measured of a random tensor, as far as rounding leaves them."""
+    """Some numbers of what is measured of a random tensor, as far as rounding leaves them."""
     X = random_tucker(A.shape, (1,) * len(A.shape), seed=int(Stream.PROBE))
     parts = [like(part, A.prototype, A.dtype) for part in (X.core, *X.factors)]
     y = to_numpy(A.forward(TuckerTensor.trusted(parts[0], parts[1:])))
     signs = generator(0, Stream.PROBE).choice([-1.0, 1.0], size=(2, A.m))
-    numbers = [np.linalg.norm(y), *np.abs(np.ravel(y @ signs.T))]
-    return " ".join(f"{number:.6g}" for number in numbers)
+    seen = np.ravel(y @ signs.T)
+    digits = 6 if eps(y) < 1e-10 else 3
+    numbers = [np.linalg.norm(y), *seen.real, *seen.imag]
+    return " ".join(f"{number:.{digits}g}" for number in numbers)
+
+
+def _digest_start(start: Any) -> str:
+    """Hash of a tensor to start from, and of where in its run a state is."""
+    state = getattr(start, "state", start)
+    told = _digest(getattr(start, "X", start))
+    if not isinstance(state, State):
+        return told
+    return f"{told} of a state after {state.t} steps, phase {state.phase}, seed {state.seed}"
 
 
 def _digest(x: Any) -> str:

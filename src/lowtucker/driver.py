@@ -23,11 +23,11 @@ from lowtucker.solvers import Solver, State
 from lowtucker.solvers.manifold import blown_up
 from lowtucker.solvers.start import failed_start
 from lowtucker.status import Status
-from lowtucker.stopping import Either, MaxEpochs, ResidualBelow, Stalled, StoppingRule
+from lowtucker.stopping import Either, MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Run", "bind", "epochs_allowed"]
+__all__ = ["Run", "bind", "conditions", "epochs_allowed"]
 
 # At the noise floor a second-order solver goes on while a step lowers the residual by so much
 FINISHED = 1e-4
@@ -127,8 +127,8 @@ class Run:
     def resume(self, kept: dict[str, Any], seed: Seed) -> None:
         """Go on from a snapshot as if nothing had been in between."""
         self.seed = seed
-        for name, value in kept.items():
-            setattr(self, name, value)
+        for name in (*KEPT, "history"):
+            setattr(self, name, kept[name])
         self.kept = kept
         self.active, self.waiting = np.asarray(self.active, dtype=int), list(self.waiting)
         self.statuses = np.array(self.statuses, dtype=object)
@@ -439,6 +439,16 @@ def epochs_allowed(rule: Any) -> int | None:
     ]
     known = [limit for limit in limits if limit is not None]
     return min(known) if known else None
+
+
+def conditions(rule: Any) -> str:
+    """What a rule asks for beside limits of epochs and time, as a text."""
+    if isinstance(rule, MaxEpochs | MaxSeconds):
+        return ""
+    if hasattr(rule, "first"):
+        parts = [conditions(rule.first), conditions(rule.second)]
+        return f"{type(rule).__name__}({', '.join(filter(None, parts))})"
+    return repr(rule)
 
 
 def _tolerance(rule: Any) -> float:

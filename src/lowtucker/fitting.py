@@ -208,6 +208,9 @@ class Fit:
         if self.journal is None:
             return result
         self.journal.write()
+        if self.journal.trouble:
+            note = f"The checkpoint could not be written: {self.journal.trouble}."
+            return replace(result, notes=(*result.notes, note))
         if not set(np.atleast_1d(result.status)) & GOES_ON:
             return result
         note = f'The same call with checkpoint="{self.journal.path}" goes on from here.'

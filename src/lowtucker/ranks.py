@@ -179,6 +179,8 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank |
         return None, False
     train, held = parts
     again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
+    if again.status is Status.INTERRUPTED:
+        return None, False
     given = _Candidate.of(again.X, held, fit)
     candidates = {larger}
     if not problem.A.alike and result.degrees_of_freedom <= LARGE:

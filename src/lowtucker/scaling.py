@@ -144,7 +144,16 @@ def exponent_of(A: MeasurementOperator) -> int:
     vectors = [rng.standard_normal((n, 1)) for n in A.shape]
     factors = [like(v / np.linalg.norm(v), A.prototype, A.dtype) for v in vectors]
     core = like(np.ones((1,) * len(A.shape)), A.prototype, A.dtype)
-    some = A.restrict(slice(None, None, A.m // ROWS)) if A.restricts and A.m > ROWS else A
+    few = A.restrict(slice(None, None, A.m // ROWS)) if A.restricts and A.m > ROWS else A
+    for some in (few, A):  # all, where the few measure nothing
+        found = _exponent_of(some, A.m, core, factors)
+        if found is not None:
+            return found
+    return 0
+
+
+def _exponent_of(some: MeasurementOperator, m: int, core: Array, factors: Any) -> int | None:
+    """Exponent by some of m rows; None where nothing is measured by them."""
     single = eps(core) > 1e-10
     # shorter and longer tensors, where the measurements of one of norm 1 overflow or vanish
     for power in (0, -60, 60) if single else (0, -500, 500):
@@ -153,8 +162,8 @@ def exponent_of(A: MeasurementOperator) -> int:
             length = float(norm(seen))
         if 0 < length < math.inf:
             trials = size(seen.shape) // some.m
-            return exponent(length) + exponent(A.m / some.m / trials) // 2 - power
-    return 0
+            return exponent(length) + exponent(m / some.m / trials) // 2 - power
+    return None
 
 
 def scaled(problem: Problem, units: Units) -> Problem:
@@ -236,7 +245,12 @@ class _Translated:
 
 def _moved(value: Any, units: Units) -> Any:
     if isinstance(value, TuckerTensor):
-        return TuckerTensor.trusted(shifted(value.core, units.X), value.factors)
+        # of a run that blew up X may be no number in other units: the largest that is one stands
+        most = 120 if eps(value.core) > 1e-10 else 1000
+        largest = exponent(float(namespace(value.core).max(namespace(value.core).abs(value.core))))
+        return TuckerTensor.trusted(
+            shifted(value.core, min(units.X, most - largest)), value.factors
+        )
     X = _moved(value.X, units)
     if isinstance(value, State):
         return replace(
@@ -347,8 +361,8 @@ class PoweredOperator(MeasurementOperator):
         return PoweredDesign(self, T)
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        X = self.inner.spectral_start(shifted(v, self.before), rank)
-        return TuckerTensor.trusted(shifted(X.core, self.after), X.factors)
+        # all of the power at once: LAPACK rounds otherwise where the adjoint is far from 1
+        return self.inner.spectral_start(shifted(v, self.power), rank)
 
     def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
         return self.inner._blind_spots(rank, measured)

@@ -14,7 +14,7 @@ from lowtucker._memory import available_memory, readable_bytes
 from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
 from lowtucker.checkpoint import Journal, fingerprint
-from lowtucker.driver import Run, bind, epochs_allowed
+from lowtucker.driver import Run, bind, conditions, epochs_allowed
 from lowtucker.monitoring import Callback, interruptible
 from lowtucker.monitoring.interrupt import Interrupt
 from lowtucker.noise import FULL, PLENTY
@@ -157,7 +157,7 @@ def solve(
         stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
     journal = None
     if checkpoint is not None:
-        settings = {"solver": solver, "rank": rank, "seed": seed}
+        settings = {"solver": solver, "rank": rank, "seed": seed, "stop": conditions(stop)}
         journal = Journal(checkpoint, fingerprint(problem, start, X_true, settings), problem.y)
     with interruptible(), in_units_of(problem) as units:
         result = run_solvers(

@@ -813,7 +813,7 @@ THEORY = [
     (lambda: theory.contraction(0.1, 0.5, eta=0.5), ValueError, "eta must", "a finite number, at"),
     (lambda: theory.contraction(0.1, 0.5, n_blocks=0), ValueError, "n_blocks must", "at least 1"),
     (
-        lambda: theory.contraction(0.1, 0.5, p=(0.5, 0.6)),
+        lambda: theory.contraction(0.1, 0.5, p=(0.5, 0.5), n_blocks=1),
         ValueError,
         "p must",
         "1 numbers, one for each",

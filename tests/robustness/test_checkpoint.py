@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -167,7 +168,9 @@ def test_any_operator(make, path):
         ({"loss": "huber"}, "loss: there 'squared', here 'huber'"),
         ({"noise_std": 0.1}, "noise_std: there None, here 0.1"),
         ({"weights": np.full(120, 2.0)}, "weights: there none"),
-        ({"matrix": 1e-3}, "operator: there DenseOperator"),
+        ({"matrix": 1e-9}, "operator: there DenseOperator"),
+        ({"sign": -1.0}, "operator: there DenseOperator"),
+        ({"start": True}, "start: there none"),
     ],
 )
 def test_a_checkpoint_of_another_call_is_refused_and_both_are_shown(problem, path, change, named):
@@ -177,6 +180,9 @@ def test_a_checkpoint_of_another_call_is_refused_and_both_are_shown(problem, pat
     before = path.read_bytes()
     change = dict(change)
     y = y * change.pop("y", 1.0)
+    if change.pop("start", False):
+        change["start"] = lt.recover(A, y, (1, 2, 2)).X
+    A = A if "sign" not in change else lt.as_operator(change.pop("sign") * A.matrix, A.shape)
     if "matrix" in change:  # one number of one row
         matrix = A.matrix.copy()
         matrix[77, 3] += change.pop("matrix")
@@ -186,6 +192,34 @@ def test_a_checkpoint_of_another_call_is_refused_and_both_are_shown(problem, pat
     assert "belongs to another call" in str(caught.value)
     assert "Give the checkpoint another name, or delete it" in str(caught.value)
     assert path.read_bytes() == before
+
+
+def test_operators_without_a_matrix_are_known_by_what_they_measure(problem, path):
+    A, y = problem
+    plus, minus = (
+        lt.FunctionOperator(
+            lambda X, s=sign: s * A._forward(X), lambda v, s=sign: s * A._adjoint(v), A.shape, A.m
+        )
+        for sign in (1, -1)
+    )
+    lt.recover(plus, y, (1, 2, 2), checkpoint=path, max_epochs=1)
+    with pytest.raises(ValueError, match="operator: there FunctionOperator"):
+        lt.recover(minus, y, (1, 2, 2), checkpoint=path)
+
+
+def test_rules_and_states_are_told_apart(problem, path):
+    A, y = problem
+    one = lt.Problem(A, y)
+    lt.solve(one, "tiht", (1, 2, 2), stop=lt.ResidualBelow(0.1) | lt.MaxEpochs(9), checkpoint=path)
+    with pytest.raises(ValueError, match="stop: there"):
+        lt.solve(one, "tiht", (1, 2, 2), stop=lt.ResidualBelow(1e-9) | lt.MaxEpochs(9),
+                 checkpoint=path)  # fmt: skip
+    path.unlink()
+    part = lt.solve(one, lt.StoTIHT(block_size=40, step=0.3), (1, 2, 2), stop=lt.MaxEpochs(3))
+    settings = {"solver": lt.StoTIHT(block_size=40, step=0.3), "rank": (1, 2, 2)}
+    lt.solve(one, **settings, start=part.X, checkpoint=path)
+    with pytest.raises(ValueError, match=r"start: there .* of a state after 9 steps"):
+        lt.solve(one, **settings, start=part.state, checkpoint=path)
 
 
 def test_limits_may_change(problem, path):
@@ -263,6 +297,53 @@ def test_a_compressed_payload_is_refused(problem, path):
         lt.recover(A, y, (1, 2, 2), checkpoint=path)
 
 
+@pytest.mark.parametrize("change", ["header", "json", "keys", "object"])
+def test_a_hostile_file_with_a_right_checksum_is_refused(problem, path, change):
+    import hashlib
+    import io
+    import tracemalloc
+    import zipfile
+
+    A, y = problem
+    lt.recover(A, y, (1, 2, 2), solver="tiht", checkpoint=path, callbacks=[StopAfter(3)])
+    content, arrays = module._unpacked(path, path)
+    if change == "keys":
+        content["current"]["pairs"] = [["problem", None]]
+    text = b"no json" if change == "json" else json.dumps(content).encode()
+    arrays["content"] = np.frombuffer(text, dtype=np.uint8)
+    buffer = io.BytesIO()
+    if change == "object":
+        arrays["a0"] = np.array([None], dtype=object)
+    np.savez(buffer, **arrays)
+    if change == "header":  # 4 GB in a few bytes
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f8", "fortran_order": False, "shape": (500_000_000,)}
+        )
+        with zipfile.ZipFile(buffer, "a") as file:
+            file.writestr("big.npy", header.getvalue())
+    payload = buffer.getvalue()
+    path.write_bytes(module.MAGIC + hashlib.sha256(payload).digest() + payload)
+    tracemalloc.start()
+    with pytest.raises(FileFormatError, match="was not written by lowtucker"):
+        lt.recover(A, y, (1, 2, 2), solver="tiht", checkpoint=path)
+    assert tracemalloc.get_traced_memory()[1] < 10**8
+    tracemalloc.stop()
+
+
+def test_a_link_to_a_checkpoint_keeps_the_one_before(problem, path, tmp_path):
+    A, y = problem
+    link = tmp_path / "link.ckpt"
+    link.symlink_to(path)
+    for _ in range(2):
+        lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), checkpoint=link,
+                   callbacks=[StopAfter(3)])  # fmt: skip
+    previous = path.with_name("run.ckpt.previous")
+    assert link.is_symlink()
+    assert not previous.is_symlink()
+    assert not previous.samefile(path)
+
+
 def test_a_full_disk_leaves_the_last_checkpoint(problem, path, monkeypatch):
     A, y = problem
 
@@ -277,8 +358,10 @@ def test_a_full_disk_leaves_the_last_checkpoint(problem, path, monkeypatch):
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "fsync", full)
-        with pytest.raises(OSError, match="No space left"):
-            run(checkpoint=path)
+        with pytest.warns(lt.CheckpointWarning, match="No space left on device"):
+            result = run(checkpoint=path)
+    assert "The checkpoint could not be written" in result.notes[-1]
+    assert_same(replace(result, notes=result.notes[:-1]), run())
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir() if file.suffix == ".tmp"] == []
     assert_same(run(checkpoint=path), run())

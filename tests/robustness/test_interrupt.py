@@ -80,7 +80,7 @@ def test_a_checkpoint_says_how_to_go_on(data, tmp_path):
     assert_same(run(checkpoint=path), whole)
 
 
-def test_a_look_at_larger_ranks_is_interrupted_too(monkeypatch):
+def test_a_look_at_larger_ranks_is_interrupted_too(monkeypatch, tmp_path):
     A = lt.gaussian((6, 6, 6), 200, seed=1)
     y = A.forward(lt.random_tucker((6, 6, 6), (2, 2, 2), seed=0))
     assert lt.recover(A, y, (1, 1, 1)).status is lt.Status.RANK_TOO_SMALL
@@ -91,9 +91,12 @@ def test_a_look_at_larger_ranks_is_interrupted_too(monkeypatch):
         return choose(*arguments, **settings)
 
     monkeypatch.setattr(ranks, "automatic", pressed)
-    result = lt.recover(A, y, (1, 1, 1))
+    path = tmp_path / "run.ckpt"
+    result = lt.recover(A, y, (1, 1, 1), checkpoint=path)
     assert result.status is lt.Status.INTERRUPTED
     assert "The look at larger ranks was not finished." in result.notes
+    monkeypatch.setattr(ranks, "automatic", choose)
+    assert_same(lt.recover(A, y, (1, 1, 1), checkpoint=path), lt.recover(A, y, (1, 1, 1)))
 
 
 def test_other_threads_and_other_handlers_are_left_alone(data):
