@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import subprocess
 import sys
@@ -15,7 +14,7 @@ import lowtucker as lt
 from lowtucker.cli import main
 from lowtucker.theory.planning import plan
 
-SMALL = ["plan", "--shape", "5,5,6", "--rank", "1,2,2", "--trials", "5", "--workers", "1"]
+SMALL = ["plan", "--shape", "5,5,6", "--rank", "1,2,2", "--trials", "3", "--workers", "1"]
 COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()"]
 
 
@@ -23,11 +22,11 @@ def run(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
-@pytest.mark.parametrize("operator", ["gaussian", "rank-one", "entries", "dct"])
+@pytest.mark.parametrize("operator", ["gaussian", "entries"])
 def test_it_prints_the_plan(operator):
     done = run(*SMALL, "--operator", operator, "-q")
     assert done.exit_code == 0, done.output
-    made = plan((5, 5, 6), (1, 2, 2), operator, trials=5)
+    made = plan((5, 5, 6), (1, 2, 2), operator, trials=3)
     assert done.stdout == f"{made}\n\n{made.transition}\n"
     assert done.stderr == ""
 
@@ -36,16 +35,16 @@ def test_a_bar_on_standard_error():
     done = run(*SMALL)
     assert done.exit_code == 0
     assert "trials" in done.stderr
-    assert "m = " in done.stderr
+    assert "done" in done.stderr
     assert done.stdout.startswith("Plan: shape (5, 5, 6), rank (1, 2, 2), operator gaussian")
 
 
 def test_options_arrive(monkeypatch, tmp_path):
-    given = []
+    given, made = [], plan((5, 5, 6), (1, 2, 2), trials=1)
 
     def fake(shape, rank, operator, **settings):
         given.append((shape, rank, operator, settings))
-        return plan(shape, rank, operator, trials=2)
+        return made
 
     monkeypatch.setattr(lt.theory, "plan", fake)
     options = {"noise": 0.1, "rate": 0.5, "trials": 3, "seed": 4, "workers": 2}
@@ -59,7 +58,7 @@ def test_options_arrive(monkeypatch, tmp_path):
     assert given[1][2] == "gaussian"
     assert settings.pop("workers") >= 1
     assert settings == {
-        "noise": 0.0, "rate": 0.95, "trials": 20, "seed": 0, "folder": None, "progress": True
+        "noise": 0.0, "rate": 0.95, "trials": None, "seed": 0, "folder": None, "progress": True
     }  # fmt: skip
 
 
@@ -112,7 +111,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments,
 
 
 def test_as_a_process_with_two_workers():
-    words = ["plan", "--shape", "10,10,10", "--rank", "2,2,2", "--trials", "3", "-q", "--workers"]
+    words = ["plan", "--shape", "9,9,10", "--rank", "2,2,2", "--trials", "2", "-q", "--workers"]
     done = subprocess.run(
         [*COMMAND, *words, "2"], capture_output=True, text=True, timeout=120, check=False
     )
@@ -147,12 +146,13 @@ def test_help_has_an_example():
     assert "lowtucker plan --shape 30,30,30 --rank 3,3,3" in text
 
 
-def test_nothing_is_said_of_a_folder_where_there_is_none(monkeypatch):
+def test_where_there_is_no_folder_one_is_advised(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(lt.theory, "plan", interrupted)
     done = run(*SMALL)
     assert done.exit_code == 130
-    assert "kept" not in done.output
-    assert os.linesep not in done.stdout
+    assert done.stdout == ""
+    advice = "With --folder the trials are kept, and the same command goes on from there."
+    assert done.stderr == f"Interrupted. {advice}\n"

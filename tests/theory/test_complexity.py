@@ -18,6 +18,7 @@ from lowtucker.theory.complexity import sample_complexity
         ((10, 10), (2, 2), 0.1, 1.0, 4400),
         ((10, 10), (2, 2), 0.1, 2.5, 11000),
         ((10,), (1,), 0.9, 1.0, math.ceil(11 / 0.81)),
+        ((3, 3, 3), (6, 6, 6), 0.5, 1.0, 4 * (216 + 54)),  # 3r, beyond the shape
     ],
 )
 def test_against_the_formula_by_hand(shape, rank, delta, constant, expected):
@@ -35,7 +36,8 @@ def test_it_is_rounded_up():
     ("arguments", "error", "message"),
     [
         (((0, 3), (1, 1), 0.5), ValueError, "shape must be a tuple of positive integers"),
-        (((3, 3), (1, 4), 0.5), ValueError, r"rank\[1\] = 4 must be between 1 and 3"),
+        (((3, 3), (1, 0), 0.5), ValueError, r"rank\[1\] = 0 must be at least 1"),
+        (((3, 3), (1, 1, 1), 0.5), ValueError, r"got 3 entries, \(1, 1, 1\), for shape \(3, 3\)"),
         (((3, 3), 2, 0.5), TypeError, "rank must have one entry a mode"),
         (((3, 3), (1, 1), 0.0), ValueError, "delta must be positive, got 0"),
         (((3, 3), (1, 1), 1.0), ValueError, r"delta must be between 0 and 1, got 1\. Try"),

@@ -68,15 +68,15 @@ def computed(monkeypatch):
 
 def test_rates_of_gaussian_measurements():
     """docs/solvers.md has 97 % at m = 26 and 100 % at 42; below dof nothing is determined."""
-    found = call(measurements=[26, 42], trials=40)
+    found = call(measurements=[26, 42], trials=12)
     assert found.dof == 22
     np.testing.assert_array_equal(found.m, [26, 42])
-    np.testing.assert_array_equal(found.trials, 40)
-    assert 40 * 0.97 - 3 * np.sqrt(40 * 0.97 * 0.03) <= found.recovered[0] <= 40
-    assert found.recovered[1] == 40
-    assert found.suggest() == (26 if found.recovered[0] >= 38 else 42)
+    np.testing.assert_array_equal(found.trials, 12)
+    assert 12 * 0.97 - 3 * np.sqrt(12 * 0.97 * 0.03) <= found.recovered[0] <= 12
+    assert found.recovered[1] == 12
+    assert found.suggest() == (26 if found.recovered[0] >= 11.4 else 42)
     assert found.passes[1] < found.passes[0]
-    few = call(measurements=[21], trials=4)
+    few = call(measurements=[21], trials=1)
     assert few.recovered[0] == 0
     assert found.error[1] < 1e-6 < 0.01 < few.error[0]
 
@@ -116,10 +116,10 @@ def test_operators_by_name():
 
 
 def test_the_other_operators_need_more():
-    """Entries of 12 x 12 x 12 tensors of rank 2: few at 1.1 dof, all at 8."""
-    found = phase_transition("entries", (12,) * 3, (2,) * 3, measurements=[75, 544], trials=3)
-    assert found.recovered[0] <= 1
-    assert found.recovered[1] == 3
+    """Entries of 12 x 12 x 12 tensors of rank 2: none at 1.1 dof, all at 8."""
+    found = phase_transition("entries", (12,) * 3, (2,) * 3, measurements=[75, 544], trials=2)
+    assert found.recovered[0] == 0
+    assert found.recovered[1] == 2
 
 
 def test_rows_of_an_operator_of_ones_own():
@@ -168,16 +168,16 @@ def test_other_arrays_than_numpys():
 
 def test_noise_is_relative_to_the_measurements():
     """Least squares of dof numbers from m measurements: an error of noise sqrt(dof / m)."""
-    found = call(measurements=[352], trials=12, noise=0.1)
-    assert found.recovered[0] == 12
+    found = call(measurements=[352], trials=8, noise=0.1)
+    assert found.recovered[0] == 8
     assert 0.6 < found.error[0] / (0.1 * np.sqrt(22 / 352)) < 1.6
-    half = call(measurements=[352], trials=12, noise=0.05)
+    half = call(measurements=[352], trials=8, noise=0.05)
     assert 0.4 < half.error[0] / found.error[0] < 0.6
-    assert call(measurements=[352], trials=12).error[0] < 1e-6
+    assert call(measurements=[352], trials=8).error[0] < 1e-6
     # what counts is the larger of noise and tol
-    few = call(measurements=[26], trials=12, noise=0.1)
-    assert few.recovered[0] < 12
-    loose = call(measurements=[26], trials=12, noise=0.1, tol=0.5)
+    few = call(measurements=[26], trials=8, noise=0.1)
+    assert few.recovered[0] < 8
+    loose = call(measurements=[26], trials=8, noise=0.1, tol=0.5)
     assert loose.recovered[0] > few.recovered[0]
 
 
@@ -204,7 +204,7 @@ def test_heavy_noise_on_few_measurements_is_no_error():
 
 
 def test_the_solver_arrives():
-    assert call(solver=lt.TIHT(), measurements=[26], trials=6).recovered[0] < 6
+    assert call(solver=lt.TIHT(), measurements=[26], trials=2).recovered[0] < 2
     one, two = call(solver="RGN"), call(solver=lt.RGN())
     same(one, two)
     assert call(solver=[lt.RSGD(), lt.RGN()]).recovered[1] == 4
@@ -229,7 +229,7 @@ def by_hand(recovered, trials=20, m=None):
     n = len(recovered)
     return PhaseTransition(
         SHAPE, RANK, 22, np.array(m or range(30, 30 + 10 * n, 10)), np.full(n, trials),
-        np.array(recovered), np.full(n, 1e-7), np.full(n, 3.5),
+        np.array(recovered), np.full(n, 1e-7), np.full(n, 3.5), np.array(recovered),
     )  # fmt: skip
 
 
@@ -402,7 +402,7 @@ def test_trials_are_kept_as_an_experiment(tmp_path):
     call(folder=tmp_path)
     experiment = RandomRecoveries("gaussian", (), SHAPE, RANK, "auto", 0.0, 1e-5)
     columns = Store(tmp_path).get(experiment, Level(66, "gaussian"), 0, 4)
-    assert sorted(columns) == ["error", "passes"]
+    assert sorted(columns) == ["error", "passes", "success"]
     assert (columns["error"] < 1e-5).all()
 
 
@@ -434,7 +434,8 @@ STACK = lt.gaussian(SHAPE, 100, trials=2)
 BAD = [
     ({"operator": "gauss"}, ValueError, "of gaussian, rank-one, entries, dct, got 'gauss'"),
     ({"operator": 5}, TypeError, r"operator must be one of .* a callable \(m, seed\), or a Measur"),
-    ({"operator": np.eye(3)}, TypeError, r"Try lowtucker.as_operator\(A, shape\)"),
+    ({"operator": np.ones((5, 3, 3))}, TypeError,
+     r"got a ndarray\. Try lowtucker.as_operator\(A, shape\)"),
     ({"operator": lt.DenseOperator}, TypeError, "operator must be one of"),
     ({"operator": lt.gaussian((5, 5, 5), 50)}, ValueError, r"of shape \(5, 5, 6\), got Dense"),
     ({"operator": STACK}, ValueError, "operator must measure single tensors"),
@@ -527,5 +528,7 @@ def test_ctrl_c_leaves_whole_trials_only(tmp_path, workers):
     count = len(list((tmp_path / "kept").rglob("*.npz")))
     missing = Store(tmp_path / "kept").missing(experiment, level, 0, count + 4)
     assert sum(n for _, n in missing) == 4  # every file that is there is whole
-    kept = Store(tmp_path / "kept").get(experiment, level, 0, 1)
-    assert kept["error"] == Job(experiment, level, 0, 0, 1)()["error"]  # not one that was cut off
+    file = next((tmp_path / "kept").rglob("*.npz"))  # of two workers the second may be first
+    k = int(file.stem.split("-")[0])
+    error = Job(experiment, level, 0, k, 1)()["error"]
+    assert lt.io.load_array(file, "error") == error  # not one that was cut off

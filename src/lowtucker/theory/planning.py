@@ -11,12 +11,10 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import as_integer, as_shape, size
-from lowtucker._random import Stream, generator
 from lowtucker.experiments.base import Columns
 from lowtucker.experiments.runner import pending, run
 from lowtucker.experiments.store import Store
 from lowtucker.noise import FULL, PLENTY
-from lowtucker.operators import entries
 from lowtucker.solve import automatic
 from lowtucker.solvers.rgn import FEW, LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -43,20 +41,22 @@ __all__ = ["Plan", "plan"]
 NumPyArray = np.ndarray[Any, Any]
 
 # Measurements per degree of freedom that are simulated, and where to begin
-LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 12.0, 16.0, 24.0, 32.0)
-FIRST = {"gaussian": 4.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
+LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
+FIRST = {"gaussian": 3.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
 # Relative error that counts as recovered
 TOL = 1e-5
-# Epochs of a trial; of one that takes more than a second, since failing takes them all
+# Epochs of a trial; of Gauss-Newton steps that are slow, of which few succeed and all fail
 EPOCHS, FEWER_EPOCHS = 60, 30
 # Trials unless others are asked for: most and fewest, and the seconds for those of a level
-MOST, FEWEST, PER_LEVEL = 20, 5, 30
+MOST, FEWEST, PER_LEVEL = 20, 5, 20
 # Seconds of a trial, and bytes of its A, above which a smaller tensor is simulated
-SLOW, LARGE_A = 6.0, 2.5e8
-# Levels that a search is thought to take, for the bar
-LEVELS = 4
+SLOW, LARGE_A = 6.0, 1.8e8
 # Least n_k / r_k of that tensor, unless the true one has less: with less, entries run out
 ROOM = 4
+# What an extrapolation adds to be safe: about a level
+MARGIN = 1.25
+# Levels that a search is thought to take, for the bar
+LEVELS = 5
 # Below this m N a trial takes less than starting a process for it would
 SMALL = 10**5
 # Numbers beside A, as measured: grams and designs of blocks; tensors; residuals and the like
@@ -119,7 +119,7 @@ class Plan:
     def simulated(self) -> dict[str, Any] | None:
         """Row of ``transition`` that m stands on: trials, recovered, rate and its interval.
 
-        It is the one above the smallest m with that rate, which may have had good luck.
+        It is the one above the smallest m with that rate, which may have been lucky.
         """
         m, rows = self.transition.suggest(self.rate), self.transition.rows()
         enough = [row for row in rows if m is not None and row["m"] >= m]
@@ -182,9 +182,10 @@ def plan(
 ) -> Plan:
     r"""Say what to expect before an experiment: how many measurements, what solver, what memory.
 
-    Recoveries of random tensors are simulated with 4 measurements per degree of freedom ("entries"
-    and "rank-one": 8), then with fewer until the rate is not reached, or with more until it is.
-    Suggested is the level above the smallest that reached it: that one may have had good luck.
+    Recoveries of random tensors are simulated with 3 measurements per degree of freedom ("dct": 4,
+    "entries" and "rank-one": 8), then with fewer until the rate is not reached, or with more until
+    it is. Suggested is the level above the smallest that reached it, which may have been lucky, and
+    as many trials again must reach the rate there too.
 
     Parameters
     ----------
@@ -198,7 +199,8 @@ def plan(
         Share of the tensors that should be recovered.
     trials : int, optional
         For each number of measurements; a level ends as soon as its failures make the rate
-        impossible. By default 20, down to 5 where they take long.
+        impossible, and the suggested one has twice as many. By default 20, down to 5 where they
+        take long.
     seed : int
     folder : path, optional
         Where to keep the trials; those that are there are not computed again.
@@ -209,15 +211,16 @@ def plan(
 
     Notes
     -----
-    A trial has 60 epochs, or 30 where it takes more than a second: failing slowly counts as
+    A trial has 60 epochs, or 30 where Gauss-Newton steps are slow: failing slowly counts as
     failing, where :func:`lowtucker.recover` would go on to 500. Real tensors are not random ones,
     and an exact rank is the best case.
 
-    The tensor itself is simulated where a trial takes at most about 6 seconds and 250 MB: up to
+    The tensor itself is simulated where a trial takes at most about 6 seconds and 180 MB: up to
     30 x 30 x 30 for "gaussian", 100 x 100 x 100 and more for the others. Then a plan takes about a
     minute on two cores. Beyond that a smaller tensor is simulated (a large rank is made smaller
-    too), and m is extrapolated: it grows as dof or as :math:`\sqrt N`, whichever grows faster. A
-    start from the adjoint needs measurements of that order, so that m / dof grows with the shape.
+    too), and m is extrapolated: it grows as dof or as :math:`\sqrt N`, whichever grows faster, and
+    a quarter is added. A start from the adjoint needs m of the order of :math:`\sqrt N`, so that
+    m / dof grows with the shape.
     For sampled entries every slice must be met: m is raised until that is so at the true shape.
 
     Examples
@@ -239,25 +242,32 @@ def plan(
     seconds = _seconds(operator, small, ranks)
     few = min(MOST, max(FEWEST, int(PER_LEVEL / seconds)))
     trials = few if trials is None else as_integer(trials, "trials")
-    epochs = EPOCHS if seconds <= 1 else FEWER_EPOCHS
+    epochs = _epochs(operator, degrees_of_freedom(small, ranks), seconds)
     experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs)
     with kept_in(folder) as store, progressing(progress) as report:
         simulation = _Simulation(experiment, store, rate, trials, seed, workers, report)
         transition = _climbed(simulation, FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
-    return _completed(replace(draft, notes=_notes_on(draft, epochs)), trials, seed)
+    return _completed(replace(draft, notes=_notes_on(draft, epochs)))
 
 
 def _seconds(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> float:
     """About what a trial that succeeds takes: measured on one core, and rounded."""
     dof, N = degrees_of_freedom(shape, rank), size(shape)
+    if operator == "entries" and dof > LARGE:  # eigenvectors of every mode to begin with, ALS
+        return 4e-10 * sum(n**3 for n in shape) + 6e-6 * dof * math.prod(rank)
+    retractions = 1e-6 * len(rank) * math.prod(2 * r for r in rank)  # of large cores
     if operator == "dct":
-        return N / 4e5
-    if operator == "entries" and dof > LARGE:  # by ALS
-        return 6e-6 * dof * math.prod(rank)
-    reading = dof * N / 7.5e6 if operator == "gaussian" else 0.0
-    return reading + 1.5e-9 * dof**3
+        return N / 4e5 + retractions
+    reading = dof * N / 8e6 if operator == "gaussian" else 0.0
+    return reading + 1.5e-9 * dof**3 + retractions
+
+
+def _epochs(operator: str, dof: int, seconds: float) -> int:
+    """Epochs of a trial: RCG and ALS need many quick ones."""
+    newton = operator != "dct" and (operator != "entries" or dof <= LARGE)
+    return FEWER_EPOCHS if newton and seconds > 1 else EPOCHS
 
 
 def _affordable(
@@ -303,42 +313,40 @@ class _Simulation:
         e = self.experiment
         return min(per_dof(ratio, degrees_of_freedom(e.shape, e.rank)), size(e.shape))
 
-    def level(self, m: int, before: int) -> tuple[Level, Columns, bool]:
+    def level(self, m: int, trials: int, before: int) -> tuple[Level, Columns, bool]:
         """Level, its trials up to the one that made the rate impossible, and whether none did.
 
-        So many levels were ``before`` it.
+        Trials ``before`` it are for the report.
         """
         level = Level(m, str(self.experiment.operator))
         one = replace(self.experiment, levels=(level,))
-        jobs = pending([one], self.store, self.seed, self.trials)
-        store = _Watched(self, one, before, self._at_hand(one, level)["error"])
+        jobs = pending([one], self.store, self.seed, trials)
+        begun = self._first(one, level, min((job.first for job in jobs), default=trials))
+        store = _Watched(self, one, trials, before, begun["error"])
         workers = self.workers if m * size(one.shape) > SMALL else 1
         try:
             store.judge()
             run(jobs, store, workers=workers)
+            found = self._first(one, level, trials)
         except _Enough:
-            pass
-        found = self._at_hand(one, level)
+            found = self._first(one, level, store.counted)
         failed = np.cumsum(~one.recovered(found["error"]))
-        end = int(np.searchsorted(failed, self.too_many)) + 1  # the same for any workers
+        end = int(np.searchsorted(failed, self.too_many(trials))) + 1  # the same for any workers
         return level, {name: x[:end] for name, x in found.items()}, end > len(failed)
 
-    @property
-    def too_many(self) -> int:
+    def too_many(self, trials: int) -> int:
         """Failures that make the rate impossible."""
-        return math.floor((1 - self.rate) * self.trials + 1e-9) + 1
+        return math.floor((1 - self.rate) * trials + 1e-9) + 1
 
-    def _at_hand(self, one: RandomRecoveries, level: Level) -> Columns:
-        """Trials from the first on, up to one that is missing."""
-        missing = self.store.missing(one, level, self.seed, self.trials)
-        count = missing[0][0] if missing else self.trials
+    def _first(self, one: RandomRecoveries, level: Level, count: int) -> Columns:
+        """Trials that are kept, from the first on."""
         found = self.store.get(one, level, self.seed, count) if count else None
         return found or dict.fromkeys(COLUMNS, np.zeros(0))
 
-    def tell(self, done: int, level: int, text: str) -> None:
-        """Report trials of a level; how many levels there will be is a guess."""
-        total = self.trials * max(LEVELS, level + 1)
-        self.report(level * self.trials + done, total, text)
+    def tell(self, done: int, text: str) -> None:
+        """Report trials; how many there will be is a guess."""
+        total = max(LEVELS * self.trials, math.ceil(done / self.trials) * self.trials)
+        self.report(done, total, text)
 
 
 class _Enough(Exception):  # noqa: N818 - ends a level, and is no error
@@ -352,10 +360,15 @@ class _Watched(Store):
     """
 
     def __init__(
-        self, simulation: _Simulation, one: RandomRecoveries, level: int, begun: NumPyArray
+        self,
+        simulation: _Simulation,
+        one: RandomRecoveries,
+        trials: int,
+        before: int,
+        begun: NumPyArray,
     ) -> None:
         super().__init__(simulation.store.folder)
-        self.simulation, self.one, self.level = simulation, one, level
+        self.simulation, self.one, self.trials, self.before = simulation, one, trials, before
         self.errors = dict(enumerate(begun))
         self.counted = self.failures = 0
 
@@ -364,8 +377,7 @@ class _Watched(Store):
         super().put(experiment, cell, seed, first, made)
         self.errors[first] = made["error"][0]
         done = len(self.errors)
-        text = f"m = {cell.m}: {done} of {self.simulation.trials}"
-        self.simulation.tell(done, self.level, text)
+        self.simulation.tell(self.before + done, f"m = {cell.m}: {done} of {self.trials}")
         self.judge()
 
     def judge(self) -> None:
@@ -373,35 +385,53 @@ class _Watched(Store):
         while self.counted in self.errors:
             self.failures += not self.one.recovered(self.errors[self.counted])
             self.counted += 1
-        if self.failures >= self.simulation.too_many:
+        if self.failures >= self.simulation.too_many(self.trials):
             raise _Enough
 
 
+class _Search:
+    """Levels that were simulated; one that is asked for twice gets twice the trials."""
+
+    def __init__(self, simulation: _Simulation) -> None:
+        self.simulation = simulation
+        self.found: dict[int, tuple[Level, Columns, bool]] = {}
+        self.before = 0
+
+    def reached(self, ratio: float, again: bool = False) -> bool:
+        """Whether the rate is reached; all entries are but one level."""
+        m, trials = self.simulation.m(ratio), self.simulation.trials
+        if again:
+            self.found[m] = self.simulation.level(m, 2 * trials, self.before - trials)
+        elif m not in self.found:
+            self.found[m] = self.simulation.level(m, trials, self.before)
+        else:
+            return self.found[m][2]
+        self.before += trials
+        return self.found[m][2]
+
+
 def _climbed(simulation: _Simulation, first: float) -> PhaseTransition:
-    """Levels from the first on: down until the rate is not reached, up until it is twice."""
-    start = LADDER.index(first)
-    found: dict[int, tuple[Level, Columns, bool]] = {}
+    """Levels from the first on: down until the rate is not reached, then up until it is, twice.
 
-    def reached(ratio: float) -> bool:
-        m = simulation.m(ratio)
-        if m not in found:  # all entries are but one level
-            found[m] = simulation.level(m, len(found))
-        return found[m][2]
-
-    for ratio in LADDER[start::-1]:
-        if not reached(ratio):
+    The second is suggested, so it must hold for new trials too. The first was chosen by its luck.
+    """
+    search, passed = _Search(simulation), 0
+    for lowest in LADDER[LADDER.index(first) :: -1]:
+        if not search.reached(lowest):
             break
-    for ratio in LADDER[start + 1 :]:
-        if len(found) > 1 and all(found[m][2] for m in sorted(found)[-2:]):
-            break
-        reached(ratio)
-    simulation.tell(simulation.trials, max(LEVELS, len(found)) - 1, "done")
-    levels = list(found.values())
+    for ratio in LADDER[LADDER.index(lowest) :]:
+        passed = passed + 1 if search.reached(ratio) else 0
+        if passed == 2:
+            if search.reached(ratio, again=True):
+                break
+            passed = 0
+    simulation.tell(max(LEVELS * simulation.trials, search.before), "done")
+    levels = list(search.found.values())
     whole = replace(simulation.experiment, levels=tuple(level for level, _, _ in levels))
     return table(whole, [columns for _, columns, _ in levels])
 
 
-def _completed(draft: Plan, trials: int, seed: int) -> Plan:
+def _completed(draft: Plan) -> Plan:
     """Plan with what follows from the simulation."""
     t, notes, row = draft.transition, draft.notes, draft.simulated
     if row is None:
@@ -411,7 +441,7 @@ def _completed(draft: Plan, trials: int, seed: int) -> Plan:
     if draft.scaled_down:
         m = min(size(draft.shape), per_dof(row["m_over_dof"] * _growth(draft), draft.dof))
         if draft.operator == "entries":
-            m, notes = _met(draft, m, trials, seed, notes)
+            m, notes = _met(draft, m, notes)
         there, solvers = solvers, _solvers(draft.operator, draft.shape, draft.rank, m)
         if solvers != there:
             notes = (*notes, f"The smaller tensor was recovered by {', then '.join(there)}, which "
@@ -440,7 +470,7 @@ def _growth(draft: Plan) -> float:
     """By how much m / dof grows from the simulated shape: m as the larger of dof and sqrt(N)."""
     t = draft.transition
     dof = degrees_of_freedom(draft.shape, t.rank) / t.dof
-    return max(1.0, math.sqrt(size(draft.shape) / size(t.shape)) / dof)
+    return MARGIN * max(1.0, math.sqrt(size(draft.shape) / size(t.shape)) / dof)
 
 
 def _notes_on(draft: Plan, epochs: int) -> tuple[str, ...]:
@@ -463,12 +493,10 @@ def _notes_on_verdicts(row: dict[str, Any]) -> tuple[str, ...]:
             "(result.success); the others were right, and in doubt.",)  # fmt: skip
 
 
-def _met(
-    draft: Plan, m: int, trials: int, seed: int, notes: tuple[str, ...]
-) -> tuple[int, tuple[str, ...]]:
+def _met(draft: Plan, m: int, notes: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
     """Raise m until the slices of the true shape have samples enough, as often as recovery."""
     before, N = m, size(draft.shape)
-    while m < N and _share_met(draft, m, trials, seed) < draft.rate:
+    while m < N and _chance_to_meet(draft.shape, draft.rank, m) < draft.rate:
         m = min(N, math.ceil(1.1 * m))
     if m == before:
         return m, notes
@@ -476,13 +504,12 @@ def _met(
     return m, (*notes, note)
 
 
-def _share_met(draft: Plan, m: int, trials: int, seed: int) -> float:
-    met = 0
-    for k in range(trials):
-        rng = generator((seed, k), Stream.OPERATOR)
-        index = np.stack([rng.integers(n, size=m) for n in draft.shape], axis=1)
-        met += not entries(draft.shape, index)._blind_spots(draft.rank, None)
-    return met / trials
+def _chance_to_meet(shape: tuple[int, ...], rank: tuple[int, ...], m: int) -> float:
+    """Chance that every slice of mode k has r_k of m samples: their numbers are Poisson's."""
+    from scipy.special import pdtr
+
+    poor = sum(n * pdtr(r - 1, m / n) for n, r in zip(shape, rank, strict=True))
+    return math.exp(-poor)
 
 
 def _bytes_of(operator: str, shape: tuple[int, ...], m: int) -> int:
