@@ -173,8 +173,8 @@ class Solver(ABC):
     def numbers(self, problem: Problem, rank: tuple[int, ...]) -> int:
         """Count the numbers that a run has beside A at a time, about.
 
-        As measured on seven problems, to a third: residuals and the like, tensors of the full size
-        where the solver or the operator makes any, gram matrices and designs of blocks.
+        Residuals and the like, tensors of the full size where the solver or the operator makes any,
+        gram matrices and designs of blocks. Peaks were 0.4 to 4 times as much, in eleven cases.
         """
         dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
         made = VECTORS * (problem.m + dof)
