@@ -71,6 +71,7 @@ class Journal:
 
     def __init__(self, path: Any, print: dict[str, str], example: Array) -> None:  # noqa: A002
         self.path, self.print, self.example = _checked(path), print, example
+        self.given = os.fspath(path)  # as the user knows it
         self.trouble = ""  # why the file could not be written, where that is so
         self.closed = False  # whether a fit was interrupted: what comes after is not kept
         self.previous = self.path.with_name(self.path.name + ".previous")

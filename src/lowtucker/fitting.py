@@ -213,7 +213,7 @@ class Fit:
             return replace(result, notes=(*result.notes, note))
         if not set(np.atleast_1d(result.status)) & GOES_ON:
             return result
-        note = f'The same call with checkpoint="{self.journal.path}" goes on from here.'
+        note = f'The same call with checkpoint="{self.journal.given}" goes on from here.'
         return replace(result, notes=(*result.notes, note))
 
 

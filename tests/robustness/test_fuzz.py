@@ -23,7 +23,7 @@ from hypothesis import strategies as st
 
 import lowtucker as lt
 
-EXAMPLES = int(os.environ.get("LOWTUCKER_FUZZ", "3000"))
+EXAMPLES = int(os.environ.get("LOWTUCKER_FUZZ", "2000"))
 # Largest powers of ten by which A, y and the weights are multiplied, each by its own: X may be as
 # large as the square.
 LARGEST = 300
