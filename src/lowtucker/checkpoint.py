@@ -7,16 +7,9 @@ epoch. The file holds numbers and JSON, no pickle, with a checksum of all of it.
 
 from __future__ import annotations
 
-import hashlib
-import io
-import json
 import os
 import re
-import secrets
-import shutil
-import tempfile
 import time
-import zipfile
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -140,6 +133,10 @@ class Journal:
         self._cost = self._written - begin
 
     def _write(self) -> None:
+        import hashlib
+        import io
+        import json
+
         from lowtucker.io import replacing
 
         arrays: dict[str, Any] = {}
@@ -159,6 +156,9 @@ class Journal:
 
     def _keep_previous(self) -> None:
         """Let the file that is about to be replaced be found under another name, too."""
+        import secrets
+        import shutil
+
         if not self.path.exists():
             return
         other = self.path.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
@@ -260,6 +260,11 @@ def _plain(column: Any) -> Any:
 
 def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
     """Content of a file whose checksum is right."""
+    import hashlib
+    import io
+    import json
+    import zipfile
+
     data = source.read_bytes()
     payload = data[len(MAGIC) + 32 :]
     if not data.startswith(MAGIC):
@@ -286,8 +291,10 @@ def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
         ) from error
 
 
-def _check_member(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
+def _check_member(file: Any, member: Any) -> None:
     """Refuse arrays that claim more than the file holds, before memory is taken for them."""
+    import zipfile
+
     if member.compress_type != zipfile.ZIP_STORED:
         raise ValueError("compressed")
     with file.open(member) as stream:
@@ -298,6 +305,8 @@ def _check_member(file: zipfile.ZipFile, member: zipfile.ZipInfo) -> None:
 
 
 def _checked(path: Any) -> Path:
+    import tempfile
+
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'checkpoint must be the path of a file, got {path!r}. Try "run.ckpt".')
     file = Path(os.path.realpath(path))
@@ -365,6 +374,8 @@ def _digest_start(start: Any) -> str:
 
 def _digest(x: Any) -> str:
     """Short hash of an array, a tensor, or nothing."""
+    import hashlib
+
     if x is None:
         return "none"
     parts = [x.core, *x.factors] if isinstance(x, TuckerTensor) else [x]
