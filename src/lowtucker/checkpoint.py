@@ -51,7 +51,7 @@ class Journal:
     ----------
     path : path-like
         The checkpoint; the one before it is kept beside it, with ``.previous`` added.
-    print : dict of str to str
+    whose : dict of str to str
         What problem and solver these are; another's checkpoint is refused.
     example : array
         Tensors come back as arrays of this kind.
@@ -62,8 +62,8 @@ class Journal:
     takes the place of the last one when it is complete, or never.
     """
 
-    def __init__(self, path: Any, print: dict[str, str], example: Array) -> None:  # noqa: A002
-        self.path, self.print, self.example = _checked(path), print, example
+    def __init__(self, path: Any, whose: dict[str, str], example: Array) -> None:
+        self.path, self.whose, self.example = _checked(path), whose, example
         self.given = os.fspath(path)  # as the user knows it
         self.trouble = ""  # why the file could not be written, where that is so
         self.closed = False  # whether a fit was interrupted: what comes after is not kept
@@ -142,7 +142,7 @@ class Journal:
         arrays: dict[str, Any] = {}
         content = {
             "version": __version__,
-            "print": self.print,
+            "whose": self.whose,
             "fits": _encoded(self.fits, arrays),
             "current": _encoded(self.current, arrays),
         }
@@ -173,12 +173,12 @@ class Journal:
 
     def _read(self) -> None:
         content, arrays = _unpacked(self.path, self.previous)
-        there = content["print"]
-        if there != self.print:
-            names = [name for name in {**there, **self.print} if
-                     there.get(name) != self.print.get(name)]  # fmt: skip
+        there = content["whose"]
+        if there != self.whose:
+            names = [name for name in {**there, **self.whose} if
+                     there.get(name) != self.whose.get(name)]  # fmt: skip
             lines = "; ".join(
-                f"{name}: there {there.get(name)}, here {self.print.get(name)}" for name in names
+                f"{name}: there {there.get(name)}, here {self.whose.get(name)}" for name in names
             )
             raise ValueError(
                 f"checkpoint {self.path} belongs to another call. {lines}. Give the checkpoint "
@@ -284,7 +284,7 @@ def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
         with np.load(io.BytesIO(payload), allow_pickle=False) as members:
             arrays = {name: members[name] for name in members.files}
         content = json.loads(arrays.pop("content").tobytes())
-        return {name: content[name] for name in ("print", "fits", "current", "version")}, arrays
+        return {name: content[name] for name in ("whose", "fits", "current", "version")}, arrays
     except (LookupError, TypeError, ValueError, zipfile.BadZipFile, RecursionError) as error:
         raise FileFormatError(
             f"checkpoint {source} was not written by lowtucker. {advice}"
@@ -328,8 +328,8 @@ def fingerprint(
 ) -> dict[str, str]:
     """Name of a problem and of how it is solved.
 
-    The operator is known by what it measures of one random tensor: a large one is read once, and
-    not hashed.
+    A matrix in memory is hashed unless it is large; other operators are known by what they measure
+    of one random tensor, which reads their rows once.
     """
     return {
         "shape": str(problem.shape),

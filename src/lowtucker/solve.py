@@ -263,11 +263,10 @@ def run_solvers(
 def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
     """Refuse a run that cannot fit into memory, before the kernel ends it."""
     for solver in phases:
-        given = getattr(solver, "thresholding", None)
-        of_rank = getattr(given, "rank", rank) if rank is None else rank
-        if of_rank is None or isinstance(of_rank, property):
-            continue
-        of_rank = check_rank(of_rank, problem.shape, warn=False)
+        given: Any = getattr(solver, "thresholding", None)
+        if rank is None and (given is None or isinstance(given, type)):
+            continue  # nobody has said a rank, which binding the solver will say
+        of_rank = check_rank(given.rank if rank is None else rank, problem.shape, warn=False)
         need = to_numpy(problem.y[..., :0]).itemsize * solver.numbers(problem, of_rank)
         if need < NOTICEABLE or need <= (free := available_memory()):
             continue

@@ -75,6 +75,11 @@ class ALS(Manifold):
             )
         return super().bind(problem, rank)
 
+    def numbers(self, problem: Problem, rank: tuple[int, ...]) -> int:
+        """Count what every solver has, the orders of the samples, and the rows' equations."""
+        rows = sum(n * r**2 for n, r in zip(problem.shape, rank, strict=True))
+        return super().numbers(problem, rank) + len(rank) * problem.m + rows
+
     @property
     def steps_per_epoch(self) -> int:
         """One: a sweep reads the samples once for every mode and the core."""

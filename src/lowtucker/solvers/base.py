@@ -187,8 +187,11 @@ class Solver(ABC):
         """Whether it makes dof^2 numbers."""
         return False
 
-    # Whether it makes tensors of the full size, whatever the operator does
-    makes_tensors: ClassVar[bool] = False
+    @property
+    def makes_tensors(self) -> bool:
+        """Whether it makes tensors of the full size, whatever the operator does."""
+        return False
+
     # Fall of the residual, over so many epochs, below which another solver should take over
     patience: ClassVar[tuple[int, float]] = (12, 0.05)
     # Whether it says itself when it cannot go on (State.stuck)

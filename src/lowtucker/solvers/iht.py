@@ -6,7 +6,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -32,7 +32,6 @@ class IHT(Solver):
     ``_make_sampler`` which blocks are drawn.
     """
 
-    makes_tensors: ClassVar[bool] = True
     # what `bind` settles
     _sampler: Any = field(default=None, init=False, compare=False)
     _threshold: Any = field(default=None, init=False, compare=False)
@@ -45,6 +44,11 @@ class IHT(Solver):
     def __post_init__(self) -> None:
         """Check the settings."""
         check_step(self.step)
+
+    @property
+    def makes_tensors(self) -> bool:
+        """Gradients, and what is thresholded."""
+        return True
 
     @abstractmethod
     def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:

@@ -118,6 +118,11 @@ class RGN(Manifold):
         residual: Array = state.model.residual
         return residual
 
+    @property
+    def makes_tensors(self) -> bool:
+        """Those of the steps of TIHT that prepare a start."""
+        return self.iht_steps > 0
+
     def _by_gram(self, problem: Problem, dof: int) -> bool:
         if self.products is None:
             return dof <= (LARGE if problem.A.designs else FEW)

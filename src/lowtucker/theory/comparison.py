@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
 from lowtucker._arrays import as_number, to_numpy
 from lowtucker._random import Seed
 from lowtucker.blocks import Partition, Shuffled
+from lowtucker.operators import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import as_solver
@@ -79,9 +80,41 @@ def contraction_of(
     >>> found.contracts  # a guarantee, for 250 times as many measurements as entries
     True
     """
+    solver = _checked(problem, X_true, solver, delta)
+    if rank is None and (solver.thresholding is None or isinstance(solver.thresholding, type)):
+        rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
+    bound = solver.bind(problem, rank)
+    rank, sampler = tuple(bound._threshold.rank), bound._sampler
+    if isinstance(sampler, Shuffled):
+        raise ValueError(
+            "The theorem draws every block anew: Shuffled takes each once an epoch. "
+            "Try lowtucker.Partition(block_size)."
+        )
+    rows = block_slices(sampler, problem.m)
+    gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
+    found = _isometry(problem.A, delta, rank, rows, seed)
+    scale_squared = found.scale_squared
+    made = contraction(
+        found.delta,
+        solver.step / scale_squared,
+        sampler._p if isinstance(sampler, Partition) and sampler._p.size else None,
+        len(rows),
+        bound._threshold.eta,
+        version,
+        scale_squared * found.norms,
+        [scale_squared * one for one in gradients],
+        rank=rank,
+        block_sizes=_sizes(rows),
+    )
+    return replace(made, step=solver.step, source=found.source, scale_squared=scale_squared)
+
+
+def _checked(problem: Any, X_true: Any, solver: Any, delta: Any) -> IHT:
+    """Solver of a call that the theorem is about."""
     if not isinstance(problem, Problem) or problem.batch_shape or problem.weights is not None:
         raise TypeError("problem must be one Problem without weights. Try lowtucker.Problem(A, y).")
-    solver = solver if isinstance(solver, str) and solver.lower() == "auto" else as_solver(solver)
+    automatic = isinstance(solver, str) and solver.lower() == "auto"
+    solver = solver if automatic else as_solver(solver)
     if not isinstance(solver, IHT) or isinstance(solver.step, str):
         raise TypeError(
             f"solver must be TIHT or StoTIHT with a step that is a number, got {solver!r}: the "
@@ -95,47 +128,40 @@ def contraction_of(
         raise ValueError(
             f'delta must be "at_least", "sampled", "at_most", a number or a Trip, got {delta!r}.'
         )
-    if rank is None and (solver.thresholding is None or isinstance(solver.thresholding, type)):
-        rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
-    bound = solver.bind(problem, rank)
-    rank, sampler = tuple(bound._threshold.rank), bound._sampler
-    if isinstance(sampler, Shuffled):
+    return solver
+
+
+class _Isometry(NamedTuple):
+    """Delta of c A, the norms of the blocks of A, c^2, and what that delta is."""
+
+    delta: float
+    norms: NumPyArray
+    scale_squared: float
+    source: Source
+
+
+def _isometry(
+    A: MeasurementOperator, delta: Any, rank: tuple[int, ...], rows: list[slice], seed: Seed
+) -> _Isometry:
+    """Find the delta that is asked for, at 3r, and the norms."""
+    if not isinstance(delta, str | Trip):
+        return _Isometry(as_number(delta, "delta", 0), block_norms(A, rows), 1.0, "given")
+    triple, sizes = tuple(3 * r for r in rank), _sizes(rows)
+    found = delta if isinstance(delta, Trip) else trip(A, triple, sizes[0], seed=seed)
+    wanted = (A.shape, within(triple, A.shape), sizes)
+    if (found.shape, found.rank, found.block_sizes) != wanted:
         raise ValueError(
-            "The theorem draws every block anew: Shuffled takes each once an epoch. "
-            "Try lowtucker.Partition(block_size)."
+            f"delta is a Trip of tensors {found.shape}, rank {found.rank}, blocks of "
+            f"{found.block_sizes} rows; the theorem asks for {wanted[0]}, rank {wanted[1]}, "
+            f"which is 3r, and blocks of {sizes}. Try trip(A, {triple}, {sizes[0]})."
         )
-    rows = block_slices(sampler, problem.m)
-    gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
-    sizes, triple = tuple(one.stop - one.start for one in rows), tuple(3 * r for r in rank)
-    source: Source = "given"
-    if isinstance(delta, str | Trip):
-        which: Any = "at_least" if isinstance(delta, Trip) else delta
-        found = delta if isinstance(delta, Trip) else trip(problem.A, triple, sampler, seed=seed)
-        wanted = (problem.shape, within(triple, problem.shape), sizes)
-        if (found.shape, found.rank, found.block_sizes) != wanted:
-            raise ValueError(
-                f"delta is a Trip of tensors {found.shape}, rank {found.rank}, blocks of "
-                f"{found.block_sizes} rows; the theorem asks for {wanted[0]}, rank {wanted[1]}, "
-                f"which is 3r, and blocks of {sizes}. Try trip(A, {triple}, {sizes[0]})."
-            )
-        norms, (scale_squared, chosen) = found.block_norms, _delta(found, which)
-        source = which.replace("_", " ")
-    else:
-        norms, scale_squared = block_norms(problem.A, rows), 1.0
-        chosen = as_number(delta, "delta", 0)
-    made = contraction(
-        chosen,
-        solver.step / scale_squared,
-        sampler._p if isinstance(sampler, Partition) and sampler._p.size else None,
-        len(rows),
-        bound._threshold.eta,
-        version,
-        scale_squared * norms,
-        [scale_squared * one for one in gradients],
-        rank=rank,
-        block_sizes=sizes,
-    )
-    return replace(made, step=solver.step, source=source, scale_squared=scale_squared)
+    which: Any = "at_least" if isinstance(delta, Trip) else delta
+    scale_squared, chosen = _delta(found, which)
+    return _Isometry(chosen, found.block_norms, scale_squared, which.replace("_", " "))
+
+
+def _sizes(rows: list[slice]) -> tuple[int, ...]:
+    return tuple(one.stop - one.start for one in rows)
 
 
 def _delta(found: Trip, which: Which) -> tuple[float, float]:

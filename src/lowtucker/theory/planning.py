@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import as_integer, as_shape, size
+from lowtucker._memory import readable_bytes
 from lowtucker.experiments.base import Columns
 from lowtucker.experiments.runner import pending, run
 from lowtucker.experiments.store import Store
-from lowtucker.noise import FULL, PLENTY
 from lowtucker.solve import automatic
-from lowtucker.solvers.rgn import FEW, LARGE
+from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.transition import (
     COLUMNS,
@@ -59,8 +59,6 @@ MARGIN = 1.25
 LEVELS = 5
 # Below this m N a trial takes less than starting a process for it would
 SMALL = 10**5
-# Numbers beside A, as measured: grams and designs of blocks; tensors; residuals and the like
-GRAMS, TENSORS, VECTORS = 6, 4, 20
 # Bytes of a matrix above which it is worth making its rows anew
 HUGE = 10**9
 
@@ -162,8 +160,8 @@ class Plan:
             ("solver", f"auto: {', then '.join(self.solvers)}"),
             ("passes over A", f"{row['median_passes']:.1f} ({median})"),
             ("error", f"{row['median_error']:.1e} ({median})"),
-            ("memory of A", _readable(self.operator_bytes)),
-            ("memory beside A", f"about {_readable(self.working_bytes)}"),
+            ("memory of A", readable_bytes(self.operator_bytes)),
+            ("memory beside A", f"about {readable_bytes(self.working_bytes)}"),
         ]  # fmt: skip
 
 
@@ -436,13 +434,15 @@ def _completed(draft: Plan) -> Plan:
     t, notes, row = draft.transition, draft.notes, draft.simulated
     if row is None:
         return replace(draft, notes=(*notes, "Take a smaller rank, or another operator."))
-    m, solvers = row["m"], _solvers(draft.operator, t.shape, t.rank, row["m"])
+    m = row["m"]
+    solvers, beside = _solvers(draft.operator, t.shape, t.rank, m)
     notes = (*notes, *_notes_on_verdicts(row))
     if draft.scaled_down:
         m = min(size(draft.shape), per_dof(row["m_over_dof"] * _growth(draft), draft.dof))
         if draft.operator == "entries":
             m, notes = _met(draft, m, notes)
-        there, solvers = solvers, _solvers(draft.operator, draft.shape, draft.rank, m)
+        there = solvers
+        solvers, beside = _solvers(draft.operator, draft.shape, draft.rank, m)
         if solvers != there:
             notes = (*notes, f"The smaller tensor was recovered by {', then '.join(there)}, which "
                      "may need other passes.")  # fmt: skip
@@ -453,17 +453,23 @@ def _completed(draft: Plan) -> Plan:
     if draft.operator == "gaussian" and of_A >= HUGE:
         notes = (*notes, "Gaussian rows need not be stored: lowtucker.seeded_gaussian makes them "
                  "when they are read.")  # fmt: skip
-    done = replace(draft, m=m, solvers=solvers, operator_bytes=of_A, notes=notes)
-    return replace(done, working_bytes=_bytes_beside(done, m))
+    return replace(
+        draft, m=m, solvers=solvers, operator_bytes=of_A, working_bytes=beside, notes=notes
+    )
 
 
 def _solvers(
     operator: str, shape: tuple[int, ...], rank: tuple[int, ...], m: int
-) -> tuple[str, ...]:
-    """Names of what "auto" takes, found with a tiny operator that stands for one of that kind."""
+) -> tuple[tuple[str, ...], int]:
+    """Names of what "auto" takes, and the bytes that it needs beside A.
+
+    Found with a tiny operator that stands for one of that kind.
+    """
     A = drawn(operator, (2,) * len(shape), 1, 0)
-    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m)
-    return tuple(solver.name for solver in automatic(problem, rank))
+    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m, m=m)
+    solvers = automatic(problem, rank)
+    numbers = max(solver.numbers(problem, rank) for solver in solvers)
+    return tuple(solver.name for solver in solvers), 8 * numbers
 
 
 def _growth(draft: Plan) -> float:
@@ -519,31 +525,3 @@ def _bytes_of(operator: str, shape: tuple[int, ...], m: int) -> int:
     if operator == "rank-one":
         return 8 * m * sum(shape)
     return 8 * m * len(shape) if operator == "entries" else 8 * m + size(shape)
-
-
-def _bytes_beside(made: Plan, m: int) -> int:
-    """Memory of recovery beside A: dof^2 for normal equations, tensors where they are made."""
-    N, shape, rank = size(made.shape), made.shape, made.rank
-    numbers = VECTORS * (m + made.dof)
-    if made.dof <= (FEW if made.operator == "dct" else LARGE):
-        numbers += GRAMS * made.dof**2
-    prepared = m < PLENTY * made.dof and N <= FULL  # by steps of TIHT
-    if made.operator in ("gaussian", "dct") or prepared:
-        numbers += TENSORS * N
-    if "ALS" in made.solvers:
-        numbers += len(shape) * m + sum(n * r**2 for n, r in zip(shape, rank, strict=True))
-    return 8 * numbers
-
-
-def _readable(size: int) -> str:
-    """Bytes with a unit.
-
-    Examples
-    --------
-    >>> _readable(999), _readable(233_280_000), _readable(2_000_000_000)
-    ('999 bytes', '233 MB', '2 GB')
-    """
-    for unit, name in ((10**12, "TB"), (10**9, "GB"), (10**6, "MB"), (10**3, "kB")):
-        if size >= unit:
-            return f"{size / unit:.3g} {name}"
-    return f"{size} bytes"
