@@ -74,8 +74,10 @@ class Journal:
         self.seconds = 0.0  # of the iterations of earlier calls
         self.position = 0
         self._written = self._cost = 0.0
+        self._changed = True  # since it was written
         if self.path.exists():
             self._read()
+            self._changed = False
 
     def next_fit(self, max_epochs: int | None) -> tuple[Result | None, Any]:
         """Result of the next fit if it is finished, or else what to go on from, if anything."""
@@ -95,14 +97,14 @@ class Journal:
     def epoch(self, kept: Any) -> None:
         """Take note of the end of an epoch; write it if it is time."""
         if not self.closed:
-            self.current = kept
+            self.current, self._changed = kept, True
             self._write_if_due()
 
     def finish(self, max_epochs: int | None, result: Result, kept: Any) -> None:
         """Take note of the end of a fit. One that was interrupted is still at work."""
         if self.closed:
             return
-        statuses = _statuses(result)
+        statuses, self._changed = _statuses(result), True
         if Status.INTERRUPTED in statuses:
             self.current, self.closed = kept, True
             self.write()
@@ -117,10 +119,12 @@ class Journal:
 
     def write(self) -> None:
         """Write everything: completely, or not at all. A full disk does not end the work."""
+        if not self._changed:
+            return
         begin = time.monotonic()
         try:
             self._write()
-            self.trouble = ""
+            self.trouble, self._changed = "", False
         except OSError as error:
             if not self.trouble:
                 warn_caller(

@@ -106,7 +106,7 @@ def complete(
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     problem = Problem(A, y)
     warn_of_blind_spots(problem)
-    fit = fit.keeping(problem, rank, share, checkpoint)
+    fit = fit.keeping(problem, rank, checkpoint, share=share)
     with interruptible(), in_units_of(problem) as units:
         result = _completed(scaled(problem, units), rank, fit.within(units), share)
     return fit.written(out_of_units(result, units))

@@ -194,12 +194,15 @@ class Fit:
             callbacks=told_without(units, self.callbacks),
         )
 
-    def keeping(self, problem: Problem, rank: Any, start: Any, checkpoint: Any) -> Fit:
+    def keeping(
+        self, problem: Problem, rank: Any, checkpoint: Any, *, start: Any = None, share: float = 0.0
+    ) -> Fit:
         """Make the same fit with a checkpoint, which may have some of it already."""
         if checkpoint is None:
             return self
         names = ("solver", "tol", "noise_std", "loss", "seed")
-        settings = {"rank": rank, **{name: getattr(self, name) for name in names}}
+        settings = {name: getattr(self, name) for name in names}
+        settings |= {"rank": rank, "held_out": share}
         whose = fingerprint(problem, start, self.X_true, settings)
         return replace(self, journal=Journal(checkpoint, whose, problem.y))
 

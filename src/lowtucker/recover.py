@@ -145,7 +145,7 @@ def recover(
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     _check_one(problem, search, loss)
     warn_of_blind_spots(problem)
-    fit = fit.keeping(problem, rank, start, checkpoint)
+    fit = fit.keeping(problem, rank, checkpoint, start=start)
     with interruptible(), in_units_of(problem) as units:
         start = into_units(start, units, "start")
         result = fitted(scaled(problem, units), rank, fit.within(units), start=start)
