@@ -7,6 +7,7 @@ import tempfile
 import warnings
 from pathlib import Path
 
+import dask.array as da
 import h5py
 import numpy as np
 import pylops
@@ -117,6 +118,22 @@ OPERATORS = {
         (np.array([0, 3, 3, 7, 9]), np.array([10, 1, 2, 5]))
     ),
     "dense-block": lambda: lt.gaussian(SHAPE, M, seed=3).restrict(slice(2, 9)),
+    "dask": lambda: lt.from_dask(da.from_array(_matrix(), chunks=(4, -1)), SHAPE),
+    "dask-tensors": lambda: lt.as_operator(
+        da.from_array(_matrix().reshape(M, *SHAPE), chunks=((1, 2, 8), -1, -1, -1))
+    ),
+    "dask-matlab-order-not-kept": lambda: lt.from_dask(
+        da.from_array(_matrix(), chunks=(3, -1)), SHAPE, order="F", keep=False
+    ),
+    "dask-complex": lambda: lt.from_dask(
+        da.from_array(_matrix(dtype=np.complex128), chunks=(4, -1)), SHAPE
+    ),
+    "dask-float32": lambda: lt.from_dask(
+        da.from_array(_matrix(dtype=np.float32), chunks=(4, -1)), SHAPE
+    ),
+    "dask-block": lambda: lt.from_dask(da.from_array(_matrix(), chunks=(4, -1)), SHAPE).restrict(
+        np.array([9, 0, 9, 5, 10])
+    ),
     "sparse": _sparse,
     "sparse-matlab-order": lambda: _sparse("F"),
     "scipy-linear-operator": lambda: lt.as_operator(

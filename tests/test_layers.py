@@ -16,7 +16,7 @@ FILES = sorted(SOURCE.rglob("*.py"))
 
 # From the bottom. A part may import parts on a lower level, and itself.
 LEVELS = [
-    ["_errors", "_version", "_arrays", "_random", "_plotting", "_linalg", "_memory"],
+    ["_errors", "_version", "_arrays", "_random", "_plotting", "_linalg", "_memory", "_cluster"],
     ["tensor"],
     ["operators", "thresholding", "metrics"],
     ["io"],
@@ -163,6 +163,7 @@ HEAVY = [
     "torch",
     "jax",
     "dask",
+    "distributed",
     "sklearn",
     "matplotlib",
     "scipy.linalg",

@@ -19,6 +19,7 @@ from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
 from lowtucker.completion import complete
 from lowtucker.monitoring import History, Progress, ProgressBar
 from lowtucker.operators import (
+    DaskOperator,
     DenseOperator,
     EntriesOperator,
     FunctionOperator,
@@ -35,6 +36,7 @@ from lowtucker.operators import (
     check_restriction,
     compose,
     entries,
+    from_dask,
     gaussian,
     kronecker,
     operator_norm,
@@ -43,6 +45,7 @@ from lowtucker.operators import (
     seeded_gaussian,
     stack,
     subsampled_transform,
+    to_pylops,
     to_scipy,
 )
 from lowtucker.problem import Problem
@@ -94,6 +97,7 @@ __all__ = [
     "BlockSampler",
     "CheckError",
     "CheckpointWarning",
+    "DaskOperator",
     "DenseOperator",
     "Draw",
     "EntriesOperator",
@@ -143,6 +147,7 @@ __all__ = [
     "degrees_of_freedom",
     "entries",
     "fold",
+    "from_dask",
     "gaussian",
     "hooi",
     "hosvd",
@@ -170,6 +175,7 @@ __all__ = [
     "stored",
     "subsampled_transform",
     "theory",
+    "to_pylops",
     "to_scipy",
     "unfold",
 ]

@@ -10,14 +10,16 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 __all__ = [
     "Array",
+    "Deferred",
     "IntArray",
     "Rows",
     "adjoint",
@@ -52,6 +54,7 @@ __all__ = [
     "same_kind",
     "size",
     "to_numpy",
+    "without_gradients",
 ]
 
 Array: TypeAlias = Any
@@ -60,6 +63,60 @@ IntArray: TypeAlias = Any
 Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
 # The dtypes that the package computes in, in the order real, complex; single, double.
 FLOATS = ("float32", "float64", "complex64", "complex128")
+
+
+class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
+    """Vector of measurements that is elsewhere: its norm is known, its numbers are fetched.
+
+    Anything but its shape and its norm makes it a NumPy array, which may cost a pass over A.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    norm : array, shape (*batch,)
+        With the weights below.
+    weights : array or None
+    fetch : callable
+        Gives the numbers.
+
+    Examples
+    --------
+    >>> v = Deferred((2,), np.dtype(float), 5.0, None, lambda: np.array([3.0, 4.0]))
+    >>> v.norm
+    5.0
+    >>> 2 * v
+    array([6., 8.])
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: Any, norm: Any, weights: Any, fetch: Callable[[], Any]
+    ) -> None:
+        self.shape, self.dtype, self.norm, self.weights = shape, dtype, norm, weights
+        self._fetch = fetch
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @cached_property
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """The vector itself."""
+        return np.asarray(self._fetch(), dtype=self.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numbers[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.numbers, dtype=dtype) if copy else np.asarray(self.numbers, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        given = [x.numbers if isinstance(x, Deferred) else x for x in inputs]
+        return getattr(ufunc, method)(*given, **options)
 
 
 def namespace(*arrays: Array) -> Any:
@@ -74,6 +131,8 @@ def namespace(*arrays: Array) -> Any:
         if not isinstance(a, np.ndarray):
             break
     else:
+        return np
+    if any(isinstance(a, Deferred) for a in arrays):
         return np
     import array_api_compat
 
@@ -104,7 +163,7 @@ def kind(x: Array) -> str:
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array of some kind; lists and numbers have no kind."""
     return (
-        isinstance(value, np.ndarray | np.generic)
+        isinstance(value, np.ndarray | np.generic | Deferred)
         or hasattr(value, "__array_namespace__")
         or _is_torch(value)
     )
@@ -149,7 +208,23 @@ def as_array(value: Any, name: str) -> Array:
             f"{name} must be an array of numbers, got dtype {value.dtype}. "
             "Try numpy.asarray(..., dtype=float)."
         )
+    if _is_torch(value):
+        _check_torch(value, name)
     return value
+
+
+def _check_torch(value: Any, name: str) -> None:
+    """Refuse torch tensors that cannot be computed with as others can."""
+    if value.is_meta:
+        raise TypeError(
+            f"{name} must hold numbers, got a torch tensor on the device meta, which has none. "
+            "Make it on a device such as cpu or cuda."
+        )
+    if str(value.layout) != "torch.strided":
+        raise TypeError(
+            f"{name} must be a dense torch tensor, got the layout {value.layout}. Try "
+            "value.to_dense(), or a SciPy sparse matrix, which is not made dense."
+        )
 
 
 def _is_torch(value: Any) -> bool:
@@ -441,3 +516,9 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
     limits: AbstractContextManager[Any] = threadpool_limits(1)
     return limits
+
+
+def without_gradients() -> AbstractContextManager[Any]:
+    """Keep torch from recording: what a run computes is not differentiated, only remembered."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.no_grad()

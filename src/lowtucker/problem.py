@@ -11,6 +11,7 @@ import numpy as np
 
 from lowtucker._arrays import (
     Array,
+    Deferred,
     Rows,
     all_finite,
     as_float_on,
@@ -24,7 +25,7 @@ from lowtucker._arrays import (
     per_trial,
     to_numpy,
 )
-from lowtucker.operators.arguments import check_rows, check_weights, common_batch
+from lowtucker.operators.arguments import check_rows, check_weights
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
@@ -131,9 +132,11 @@ class Problem:
 
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
-        measured = self.A.forward(X)
-        common_batch(measured.shape[:-1], self.y.shape[:-1])
-        return self.y - measured
+        return self.A._residual(X, self.y, self.weights)
+
+    def measured_norm(self, X: Array | TuckerTensor) -> Array:
+        """Weighted norm of A(X), shape (*batch,). One pass."""
+        return self.weighted_norm(self.A._residual(X, None, self.weights))
 
     def relative_residual(self, X: Array | TuckerTensor) -> Array:
         """Return ||y - A(X)|| / ||y||, weighted where there are weights. One pass."""
@@ -146,6 +149,8 @@ class Problem:
 
     def weighted_norm(self, v: Array) -> Array:
         r"""Return the weighted norm :math:`(\sum_j w_j |v_j|^2)^{1/2}`, shape (*batch,)."""
+        if isinstance(v, Deferred) and v.weights is self.weights:
+            return v.norm
         v = v if self.weights is None else namespace(v).sqrt(self.weights) * v
         return norm(v, batch_ndim=v.ndim - 1)
 
@@ -158,6 +163,8 @@ class Problem:
 
     def cost_of(self, residual: Array) -> Array:
         """Cost of a residual vector that is at hand."""
+        if isinstance(residual, Deferred) and residual.weights is self.weights:
+            return 0.5 * residual.norm**2
         xp = namespace(residual)
         squares = xp.abs(residual) ** 2
         squares = squares if self.weights is None else self.weights * squares

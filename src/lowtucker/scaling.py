@@ -11,12 +11,14 @@ import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
 from lowtucker._arrays import (
     Array,
+    Deferred,
     Rows,
     as_float,
     as_number,
@@ -30,6 +32,7 @@ from lowtucker._random import Stream, generator
 from lowtucker.monitoring import Callback, History, Progress
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.combined import StackedOperator, gives_complex
+from lowtucker.operators.dask import DaskOperator
 from lowtucker.operators.design import TangentDesign
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.kronecker import KroneckerOperator
@@ -257,7 +260,9 @@ def _moved(value: Any, units: Units) -> Any:
             value,
             X=X,
             full=_shifted(value.full, units.X),
-            residual=_shifted(value.residual, units.y),
+            residual=None
+            if isinstance(value.residual, Deferred)
+            else _shifted(value.residual, units.y),
             gradient=_shifted(value.gradient, units.A + units.y + units.weights),
             step=_shifted(value.step, -2 * units.A - units.weights),
             model=None,
@@ -287,6 +292,8 @@ def _times(A: MeasurementOperator, power: int) -> MeasurementOperator:
         return A
     if isinstance(A, StackedOperator):
         return StackedOperator([_times(part, power) for part in A.parts], A.dtype, A.only_real)
+    if isinstance(A, DaskOperator):  # where its rows are
+        return A.each(partial(PoweredOperator, power=power))
     if isinstance(A, KroneckerOperator):
         other = object.__new__(KroneckerOperator)
         other._set([shifted(A.factors[0], power), *A.factors[1:]])

@@ -4,12 +4,14 @@ from lowtucker.operators.adapters import (
     LinearOperatorAdapter,
     SparseOperator,
     as_operator,
+    to_pylops,
     to_scipy,
 )
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
 from lowtucker.operators.combined import scale, stack
 from lowtucker.operators.composed import compose
+from lowtucker.operators.dask import DaskOperator, from_dask
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.entries import EntriesOperator, entries
 from lowtucker.operators.function import FunctionOperator
@@ -21,6 +23,7 @@ from lowtucker.operators.stored import StoredOperator
 from lowtucker.operators.transforms import subsampled_transform
 
 __all__ = [
+    "DaskOperator",
     "DenseOperator",
     "EntriesOperator",
     "FunctionOperator",
@@ -37,6 +40,7 @@ __all__ = [
     "check_restriction",
     "compose",
     "entries",
+    "from_dask",
     "gaussian",
     "kronecker",
     "operator_norm",
@@ -45,5 +49,6 @@ __all__ = [
     "seeded_gaussian",
     "stack",
     "subsampled_transform",
+    "to_pylops",
     "to_scipy",
 ]

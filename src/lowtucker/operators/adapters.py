@@ -1,4 +1,4 @@
-"""Other people's operators as ours, and ours as SciPy's."""
+"""Other people's operators as ours, and ours as SciPy's and PyLops'."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from lowtucker._arrays import (
     as_array,
     as_float,
     as_shape,
+    in_precision_of,
     is_complex,
     like,
     size,
@@ -19,11 +20,15 @@ from lowtucker._arrays import (
 )
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator, check_operator
+from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.stored import StoredOperator, is_stored
 
-__all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_scipy"]
+__all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_pylops", "to_scipy"]
+
+# Attribute of what `to_scipy` and `to_pylops` make: the operator that it was made of
+ORIGINAL = "_lowtucker_operator"
 
 
 class SparseOperator(MatrixOperator):
@@ -101,6 +106,8 @@ class LinearOperatorAdapter(MatrixOperator):
     Parameters
     ----------
     operator : object with shape, matvec, rmatvec
+        One of PyLops that is not complex-linear (``clinear``), such as the Fourier transform of
+        real numbers, measures real tensors.
     shape : tuple of int
     order : "C" or "F"
     """
@@ -117,11 +124,11 @@ class LinearOperatorAdapter(MatrixOperator):
         self.shape = _columns_as_shape(operator.shape, shape)
         self.order = check_order(order)
         self.m = int(operator.shape[0])
-        dtype = getattr(operator, "dtype", None)
-        self.dtype = as_float(np.empty(0, dtype), "operator").dtype
-        self._complex_domain = self.dtype.kind == "c"
+        dtype = as_float(np.empty(0, getattr(operator, "dtype", None)), "operator").dtype
+        self._complex_domain = dtype.kind == "c" and getattr(operator, "clinear", True)
+        self.dtype = in_precision_of(dtype, None, is_complex=self._complex_domain)
         try:
-            operator.rmatvec(np.zeros(self.m, self.dtype))
+            operator.rmatvec(np.zeros(self.m, dtype))
         except NotImplementedError as error:
             raise ValueError(
                 f"{type(operator).__name__} has no rmatvec, the adjoint, which every solver needs. "
@@ -156,9 +163,11 @@ def as_operator(
     A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
         An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``; NumPy, torch, JAX or
         any other kind that follows the array API standard. Memory-mapped, HDF5 and Zarr arrays
-        are read block by block (:func:`lowtucker.stored`).
+        are read block by block (:func:`lowtucker.stored`); Dask arrays stay in their chunks
+        (:func:`lowtucker.from_dask`).
     shape : tuple of int, optional
-        Shape of the tensors; needed unless ``A`` tells.
+        Shape of the tensors; needed unless ``A`` tells, as an array of shape (m, n_1, ..., n_d)
+        does, or the ``dims`` of a PyLops operator, where there are several.
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
 
@@ -187,7 +196,11 @@ def as_operator(
     if all(hasattr(A, name) for name in ("tocsr", "shape", "dot")):
         return SparseOperator(A, _needed(shape, A), order=order)
     if all(hasattr(A, name) for name in ("matvec", "shape")):
-        return LinearOperatorAdapter(A, _needed(shape, A), order=order)
+        return _original(A, shape, order) or LinearOperatorAdapter(
+            A, _needed(shape, A), order=order
+        )
+    if is_dask(A):
+        return from_dask(A, shape, order=order)
     if is_stored(A):
         return StoredOperator(A, shape, order=order)
     if isinstance(A, str | bytes) or hasattr(A, "__fspath__"):
@@ -211,10 +224,18 @@ def as_operator(
 
 
 def to_scipy(A: MeasurementOperator) -> Any:
-    """SciPy ``LinearOperator`` of shape (m, N) on row-major vectors.
+    r"""SciPy ``LinearOperator`` of shape (m, N) on row-major vectors.
+
+    .. math:: x = \mathrm{vec}(\mathbf{X}) \mapsto \mathcal{A}(\mathbf{X}), \qquad
+              v \mapsto \mathrm{vec}(\mathcal{A}^*(v))
 
     Arrays of other kinds are moved to and from NumPy at every product. Complex measurements of
     real tensors are given as real ones of shape (2 m, N): real parts above imaginary parts.
+    Complex vectors are taken by a real operator part by part.
+
+    See Also
+    --------
+    as_operator : goes back, and gives A itself.
 
     Examples
     --------
@@ -228,21 +249,89 @@ def to_scipy(A: MeasurementOperator) -> Any:
         raise ValueError(
             "A must be one operator, got a stack of trials. Make a SciPy operator for each."
         )
-    probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
-    domain = to_numpy(A.adjoint(like(probe, A.prototype)))
-    parts = is_complex(probe) and not is_complex(domain)
+    maps = _FlatMaps(A)
+    made = LinearOperator(
+        (maps.rows, size(A.shape)), dtype=maps.dtype,
+        matvec=lambda x: maps.forward(x.reshape(-1)), matmat=lambda x: maps.forward(x.T).T,
+        rmatvec=lambda v: maps.adjoint(v.reshape(-1)), rmatmat=lambda v: maps.adjoint(v.T).T,
+    )  # fmt: skip
+    if not maps.parts:
+        setattr(made, ORIGINAL, A)
+    return made
 
-    def matvec(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        y = to_numpy(A.forward(like(x.reshape(A.shape), A.prototype)))
-        return np.concatenate([y.real, y.imag]) if parts else y
 
-    def rmatvec(v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-        v = v.reshape(-1)
-        v = v[: A.m] + 1j * v[A.m :] if parts else v
-        return to_numpy(A.adjoint(like(v, A.prototype))).reshape(-1)
+def to_pylops(A: MeasurementOperator) -> Any:
+    """PyLops ``LinearOperator`` of shape (m, N), with ``dims=A.shape``.
 
-    rows, dtype = (2 * A.m, domain.dtype) if parts else (A.m, np.result_type(probe, domain))
-    return LinearOperator((rows, size(A.shape)), matvec=matvec, rmatvec=rmatvec, dtype=dtype)
+    What :func:`to_scipy` makes, as PyLops likes it; what is said there holds here.
+
+    See Also
+    --------
+    as_operator : goes back, and gives A itself.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Op = to_pylops(as_operator(np.ones((2, 12)), shape=(3, 4)))
+    >>> Op.dims, Op * np.ones((3, 4))
+    ((3, 4), array([12., 12.]))
+    """
+    try:
+        from pylops import LinearOperator
+    except ImportError as error:
+        raise ImportError(
+            "to_pylops needs PyLops, which is not installed. Try: pip install pylops"
+        ) from error
+
+    flat = to_scipy(A)
+    # measurements have one axis, with which PyLops cannot tell vectors from tensors: as its own
+    # operators of that kind do, this one gives vectors
+    made = LinearOperator(flat, dims=A.shape, forceflat=True, name=type(A).__name__)
+    if hasattr(flat, ORIGINAL):
+        setattr(made, ORIGINAL, A)
+    return made
+
+
+class _FlatMaps:
+    """An operator on row-major NumPy vectors, with leading axes: (*batch, N) -> (*batch, rows)."""
+
+    def __init__(self, A: MeasurementOperator) -> None:
+        probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
+        domain = to_numpy(A.adjoint(like(probe, A.prototype)))
+        self.A = A
+        self.parts = is_complex(probe) and not is_complex(domain)
+        self.rows = 2 * A.m if self.parts else A.m
+        self.dtype = domain.dtype if self.parts else np.result_type(probe, domain)
+
+    def forward(self, x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Measure."""
+        if self._by_parts(x):
+            made: np.ndarray[Any, Any] = self.forward(x.real) + 1j * self.forward(x.imag)
+            return made
+        y = to_numpy(self.A.forward(self._moved(x.reshape(*x.shape[:-1], *self.A.shape))))
+        return np.concatenate([y.real, y.imag], axis=-1) if self.parts else y
+
+    def adjoint(self, v: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """Apply the adjoint."""
+        if self._by_parts(v):
+            made: np.ndarray[Any, Any] = self.adjoint(v.real) + 1j * self.adjoint(v.imag)
+            return made
+        v = v[..., : self.A.m] + 1j * v[..., self.A.m :] if self.parts else v
+        X = to_numpy(self.A.adjoint(self._moved(v)))
+        return X.reshape(*v.shape[:-1], -1)
+
+    def _by_parts(self, x: np.ndarray[Any, Any]) -> bool:
+        return bool(np.iscomplexobj(x)) and self.dtype.kind != "c"
+
+    def _moved(self, x: np.ndarray[Any, Any]) -> Array:
+        return like(np.ascontiguousarray(x), self.A.prototype)  # torch has no negative steps
+
+
+def _original(A: Any, shape: tuple[int, ...] | None, order: Order) -> MeasurementOperator | None:
+    """Operator of ours that A was made of by `to_scipy` or `to_pylops`, where it is the same."""
+    found: MeasurementOperator | None = getattr(A, ORIGINAL, None)
+    same = found is not None and (shape is None or as_shape(shape) == found.shape)
+    return found if same and order == "C" else None
 
 
 def _columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -256,6 +345,9 @@ def _columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[i
 
 
 def _needed(shape: tuple[int, ...] | None, A: Any) -> tuple[int, ...]:
+    dims = tuple(getattr(A, "dims", ()))
+    if shape is None and len(dims) > 1:  # of a PyLops operator that knows its tensors
+        return dims
     if shape is None:
         raise ValueError(
             f"shape is needed to read {type(A).__name__} of shape {tuple(A.shape)} as measurements "

@@ -161,6 +161,14 @@ class MeasurementOperator(ABC):
         weighted = residual if weights is None else weights * residual
         return residual, self._stacked(self._adjoint, weighted, 1)
 
+    def _residual(self, X: Array | TuckerTensor, y: Array | None, weights: Array | None) -> Array:
+        """Residual y - A(X), or -A(X) without y; weights for those who only know its norm."""
+        measured = self.forward(X)
+        if y is None:
+            return -measured
+        common_batch(measured.shape[:-1], y.shape[:-1])
+        return y - measured
+
     def _tangent(self, T: TangentSpace) -> TangentDesign:
         """Design of a tangent space: by forwards and adjoints unless an operator knows better."""
         return TangentDesign(self, T)

@@ -88,7 +88,7 @@ class RCG(Manifold):
     def advance(self, problem: Problem, state: State) -> State:
         """One step along the direction, and the next direction."""
         old = state.model
-        seen = problem.weighted_norm(problem.A.forward(old.T.tensor(old.direction)))
+        seen = problem.measured_norm(old.T.tensor(old.direction))
         curvature = float(seen) * float(seen) / float(problem.count)
         length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
         step = old.direction * length

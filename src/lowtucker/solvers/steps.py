@@ -53,7 +53,7 @@ def normalised_step(block: Problem, state: State, thresholding: Thresholding) ->
     core = multi_mode_product(state.gradient, factors, transpose=True)
     direction = TuckerTensor.trusted(core, factors)
     # norms, squared last: the squares of small numbers vanish, and those of large ones overflow
-    seen, length = block.weighted_norm(block.A.forward(direction)), direction.norm()
+    seen, length = block.measured_norm(direction), direction.norm()
     ok = (seen > 0) & xp.isfinite(seen)
     one = xp.ones_like(seen)
     search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2

@@ -1,0 +1,496 @@
+"""Rows in the chunks of a Dask array: they stay where they are, and small answers travel."""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from lowtucker._arrays import Array, Deferred, Rows, all_finite, as_shape, size
+from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.dense import DenseOperator
+from lowtucker.operators.design import NormalEquations, TangentDesign
+from lowtucker.operators.matrix import Order, check_order
+from lowtucker.tensor.products import norm
+from lowtucker.tensor.tangent import TangentSpace
+from lowtucker.tensor.tucker import TuckerTensor
+
+if TYPE_CHECKING:  # where there is no Dask array, none of it is needed
+    from lowtucker.operators.engines import Engine
+
+__all__ = ["DaskOperator", "from_dask", "is_dask"]
+
+NumPyArray = np.ndarray[Any, Any]
+# What a worker does with the operator of a piece, and the parts of vectors that belong to it
+Action = Callable[..., Any]
+Wrap = Callable[[MeasurementOperator], MeasurementOperator]
+
+
+def is_dask(A: Any) -> bool:
+    """Whether A is a Dask array."""
+    return type(A).__module__.startswith("dask.array") and hasattr(A, "chunks")
+
+
+class Piece(NamedTuple):
+    """Rows of one chunk, and where they stand among the measurements of an operator."""
+
+    chunk: int
+    rows: slice | NumPyArray
+    place: slice | NumPyArray
+
+
+class DaskOperator(MeasurementOperator):
+    """Measurements by the rows of a Dask array; see :func:`lowtucker.from_dask`.
+
+    Parameters
+    ----------
+    array : dask.array.Array, shape (m, N)
+        Of single or double precision, chunked along rows only.
+    shape : tuple of int
+    order : "C" or "F"
+    client : distributed.Client, optional
+    keep : bool, optional
+    """
+
+    takes_stacks: ClassVar[bool] = True
+    # Wrapper of the operator of every piece, which may have another scale
+    wrap: Wrap | None = None
+
+    def __init__(
+        self,
+        array: Any,
+        shape: tuple[int, ...],
+        *,
+        order: Order = "C",
+        client: Any = None,
+        keep: bool | None = None,
+    ) -> None:
+        self._one = object.__new__(DenseOperator)
+        self._one.shape, self._one.order = shape, order
+        self._one._set(np.empty((0, size(shape)), array.dtype), None)
+        self.shape, self.dtype, self.order = shape, self._one.dtype, order
+        self.array, self._client, self._keep = array, client, keep
+        self._set_rows(range(int(array.shape[0])))
+
+    def _set_rows(self, rows: range | NumPyArray) -> None:
+        self.rows, self.m = rows, len(rows)
+        self.__dict__.pop("_pieces", None)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Pickle the array's graph, not the cluster: what is unpickled finds its own."""
+        left_out = ("engine", "_pieces", "_client")
+        return {key: x for key, x in self.__dict__.items() if key not in left_out} | {
+            "_client": None
+        }
+
+    @cached_property
+    def engine(self) -> Engine:
+        """Where the chunks are; the client's cluster, or that of the session if there is one."""
+        from lowtucker.operators.engines import engine_for
+
+        client = self._client if self._client is not None else _session_client()
+        return engine_for(self.array, client, self._keep)
+
+    def each(self, wrap: Wrap) -> DaskOperator:
+        """Operator whose pieces are wrapped, where they are."""
+        other = self._copy()
+        other.wrap = wrap if self.wrap is None else partial(_both, first=self.wrap, then=wrap)
+        return other
+
+    def _copy(self) -> DaskOperator:
+        other = object.__new__(type(self))
+        _ = self.engine  # one for all that comes of an operator
+        other.__dict__.update(self.__dict__)
+        return other
+
+    def _restrict(self, rows: Rows) -> MeasurementOperator:
+        refuse_rows_of_trials(rows, self)
+        block = self._copy()
+        block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])
+        return block
+
+    @cached_property
+    def _pieces(self) -> list[list[Piece]]:
+        """Pieces of the operator's rows, by groups; a group may have none."""
+        ends = np.cumsum(self.array.chunks[0])
+        starts = ends - np.asarray(self.array.chunks[0])
+        rows = self.rows
+        successive = isinstance(rows, range) and rows.step == 1
+        found = (_of_range if successive else _of_set)(rows, starts, ends)
+        return [[piece for piece in found if piece.chunk in group] for group in self.engine.groups]
+
+    @property
+    def _whole(self) -> bool:
+        return isinstance(self.rows, range) and self.rows == range(int(self.array.shape[0]))
+
+    # Asking
+
+    def _ask(
+        self, action: Action, vectors: Sequence[NumPyArray | None], *arguments: Any, total: bool
+    ) -> Any:
+        """Ask every group that has rows; totals are tuples of arrays, answers come by pieces."""
+        from lowtucker.operators.engines import Task
+
+        pieces = self._pieces
+        parts: list[list[Any]] = [self._vector(v) for v in vectors]
+        tasks = [
+            Task(
+                group,
+                [piece.chunk for piece in some],
+                [part[group] for part in parts],
+                (action, [piece.rows for piece in some], self._one, self.wrap, total, arguments),
+            )
+            for group, some in enumerate(pieces)
+            if some
+        ]
+        return self.engine.ask(_answer, tasks, total=total)
+
+    def _vector(self, v: NumPyArray | None) -> list[Any]:
+        """Parts of a vector of measurements for each group."""
+        places = [[piece.place for piece in some] for some in self._pieces]
+        if v is None:
+            return [None] * len(places)
+        if self._whole and v.ndim == 1:  # which passes over all rows will ask for again
+            return self.engine.vector(v, places)  # type: ignore[arg-type]
+        return [[v[..., place] for place in some] for some in places]
+
+    def _joined(self, answers: Sequence[Sequence[Array]]) -> Array:
+        """Numbers of the pieces, along the last axis, as measurements."""
+        flat = [x for some in answers for x in some]
+        places = [piece.place for some in self._pieces for piece in some]
+        if len(flat) == 1 and isinstance(places[0], slice):
+            return flat[0]
+        out = np.empty((*flat[0].shape[:-1], self.m), dtype=np.result_type(*flat))
+        for place, x in zip(places, flat, strict=True):
+            out[..., place] = x
+        return out
+
+    # The hooks
+
+    def _forward(self, X: Array) -> Array:
+        return self._joined(self._ask(_forward, [], X, total=False))
+
+    def _forward_tucker(self, X: TuckerTensor) -> Array:
+        return self._joined(self._ask(_forward, [], X, total=False))
+
+    def _adjoint(self, v: Array) -> Array:
+        return self._ask(_adjoint, [v], total=True)[0]
+
+    def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
+        squares, gradient = self._ask(_misfit, [y, weights], X, total=True)
+        return self._deferred(X, y, weights, squares), gradient
+
+    def _residual(self, X: Any, y: Array | None, weights: Array | None) -> Array:
+        (squares,) = self._ask(_squares, [y, weights], X, total=True)
+        return self._deferred(X, y, weights, squares)
+
+    def _deferred(self, X: Any, y: Any, weights: Any, squares: Any) -> Deferred:
+        """Residual whose norm is known; its numbers are fetched where they are asked for."""
+
+        def fetch() -> NumPyArray:
+            measured = self.forward(X)
+            left: NumPyArray = -measured if y is None else y - measured
+            return left
+
+        batch = np.shape(squares)
+        dtype = np.result_type(self._one.matrix.dtype, *(() if y is None else (y.dtype,)))
+        return Deferred((*batch, self.m), dtype, np.sqrt(squares), weights, fetch)
+
+    def _tangent(self, T: TangentSpace) -> TangentDesign:
+        return DaskDesign(self, T)
+
+    def _row_norms(self) -> Array:
+        return self._joined(self._ask(_row_norms, [], total=False))
+
+
+class DaskDesign(TangentDesign):
+    """Tangent design of rows on workers: what travels is T, and sums of the size of dof."""
+
+    A: DaskOperator
+
+    def matvec(self, c: Array) -> Array:
+        """Return D c. m numbers travel."""
+        return self.A.forward(self.T.tensor(c))
+
+    def rmatvec(self, r: Array) -> Array:
+        """Return D^* r. A vector of measurements travels there, dof numbers come back."""
+        return self.A._ask(_projected_adjoint, [r], self.T, total=True)[0]
+
+    def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Residual, whose norm is known, and D^* W r: dof numbers from each worker."""
+        squares, gradient = self.A._ask(_projected_misfit, [y, weights], self.T, total=True)
+        return self.A._deferred(self.T.X, y, weights, squares), gradient
+
+    def rows(self) -> Iterator[tuple[slice, Array]]:
+        """D, all of it: m dof numbers travel."""
+        blocks = self.A._ask(_design_rows, [], self.T, total=False)
+        yield slice(0, self.A.m), self.A._joined(blocks).T
+
+    def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
+        """D^* W D and D^* W r: dof^2 numbers from each group of chunks, summed on the workers."""
+        gram, gradient, squares = self.A._ask(_equations, [y, weights], self.T, total=True)
+        return NormalEquations(gram, gradient, self.A._deferred(self.T.X, y, weights, squares))
+
+
+# What workers do: with the operator of a piece and its parts of the vectors
+
+
+def _answer(
+    sources: Sequence[Any],
+    vectors: Sequence[Any],
+    action: Action,
+    rows: Sequence[Any],
+    one: DenseOperator,
+    wrap: Any,
+    total: bool,
+    arguments: tuple[Any, ...],
+) -> Any:
+    """Answer of a group: the sum of its pieces', or a list of them."""
+    answers: list[Any] = []
+    for k, source in enumerate(sources):
+        matrix = source() if callable(source) else source
+        part = one._like_this(matrix)
+        block: Any = part if _is_all(rows[k], part.m) else part._restrict(rows[k])
+        given = [None if v is None else v[k] for v in vectors]
+        answer = action(block if wrap is None else wrap(block), *given, *arguments)
+        if not all(map(all_finite, answer if total else [answer])):
+            _refuse_nan(block.matrix)
+        if total and answers:
+            answer = tuple(a + b for a, b in zip(answers.pop(), answer, strict=True))
+        answers.append(answer)
+    return answers[0] if total else answers
+
+
+def _is_all(rows: Any, m: int) -> bool:
+    return isinstance(rows, slice) and rows == slice(0, m)
+
+
+def _refuse_nan(matrix: NumPyArray) -> None:
+    """Say which row is not finite, where it is the matrix that is not."""
+    bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
+    if bad.size:
+        raise ValueError(
+            f"A has NaN or infinite entries, in row {bad[0]} of a chunk of {len(matrix)} rows. "
+            "Leave those measurements out: A[dask.array.isfinite(A).all(axis=1)], with "
+            "compute_chunk_sizes(), and y alike."
+        )
+
+
+def _forward(block: MeasurementOperator, X: Any) -> Array:
+    return block._forward_tucker(X) if isinstance(X, TuckerTensor) else block._forward(X)
+
+
+def _adjoint(block: MeasurementOperator, v: Array) -> tuple[Array]:
+    return (block._adjoint(v),)
+
+
+def _square(residual: Array, weights: Array | None) -> Any:
+    """Return the sum of squares, weighted, one for each of a stack."""
+    v = residual if weights is None else np.sqrt(weights) * residual
+    length = norm(v, batch_ndim=v.ndim - 1)
+    return length * length
+
+
+def _misfit(block: MeasurementOperator, y: Array, w: Array, X: Array) -> tuple[Any, Array]:
+    residual, gradient = block._misfit(X, y, w)
+    return _square(residual, w), gradient
+
+
+def _squares(block: MeasurementOperator, y: Array, w: Array, X: Any) -> tuple[Any]:
+    measured = _forward(block, X)
+    return (_square(measured if y is None else y - measured, w),)
+
+
+def _projected_adjoint(block: MeasurementOperator, r: Array, T: TangentSpace) -> tuple[Array]:
+    return (block.tangent(T).rmatvec(r),)
+
+
+def _projected_misfit(
+    block: MeasurementOperator, y: Array, w: Array, T: TangentSpace
+) -> tuple[Any, Array]:
+    residual, gradient = block.tangent(T).misfit(y, w)
+    return _square(residual, w), gradient
+
+
+def _equations(
+    block: MeasurementOperator, y: Array, w: Array, T: TangentSpace
+) -> tuple[Array, Array, Any]:
+    gram, gradient, residual = block.tangent(T).normal_equations(y, w)
+    return gram, gradient, _square(residual, w)
+
+
+def _design_rows(block: MeasurementOperator, T: TangentSpace) -> Array:
+    return block.tangent(T).dense().T
+
+
+def _row_norms(block: MeasurementOperator) -> Array:
+    return block._row_norms()
+
+
+def _both(A: MeasurementOperator, first: Wrap, then: Wrap) -> MeasurementOperator:
+    return then(first(A))
+
+
+# Which rows of which chunks
+
+
+def _of_range(rows: Any, starts: NumPyArray, ends: NumPyArray) -> list[Piece]:
+    """Pieces of successive rows: views."""
+    chunks = np.flatnonzero((starts < rows.stop) & (ends > rows.start))
+    pieces = []
+    for k in chunks.tolist():
+        low, high = max(rows.start, int(starts[k])), min(rows.stop, int(ends[k]))
+        local = slice(low - int(starts[k]), high - int(starts[k]))
+        pieces.append(Piece(k, local, slice(low - rows.start, high - rows.start)))
+    return pieces
+
+
+def _of_set(rows: Any, starts: NumPyArray, ends: NumPyArray) -> list[Piece]:
+    """Pieces of any rows, in any order, some more than once."""
+    numbers = np.asarray(rows)
+    chunk_of = np.searchsorted(ends, numbers, side="right")
+    pieces = []
+    for k in np.unique(chunk_of).tolist():
+        place = np.flatnonzero(chunk_of == k)
+        pieces.append(Piece(k, numbers[place] - starts[k], place))
+    return pieces
+
+
+def from_dask(
+    array: Any,
+    shape: tuple[int, ...] | None = None,
+    *,
+    order: Order = "C",
+    client: Any = None,
+    keep: bool | None = None,
+) -> DaskOperator:
+    r"""Measurements by the rows of a Dask array, which stay where they are.
+
+    On a cluster every worker holds some chunks, and answers for them:
+    :math:`D_b^* D_b` and :math:`D_b^* r_b` for a Gauss-Newton step, the small answer of one block
+    for RSGD and StoTIHT, :math:`\mathcal{A}_b^*(r_b)` for TIHT. X is always local.
+
+    Parameters
+    ----------
+    array : dask.array.Array, shape (m, N) or (m, n_1, ..., n_d)
+        Chunked along rows only; chunks of 50 to 500 MB are good.
+    shape : tuple of int, optional
+        Shape of the tensors; needed where the rows are vectors.
+    order : "C" or "F"
+        How the rows of an (m, N) array were vectorised.
+    client : distributed.Client or str, optional
+        The cluster, or the address of its scheduler. By default the client of the session, if
+        there is one; without a cluster the chunks are worked on by the threads of this process.
+    keep : bool, optional
+        Whether chunks stay in the workers' memory. By default where they fit; otherwise they are
+        computed anew in every pass, block by block of StoTIHT and RSGD too.
+
+    Notes
+    -----
+    For every reading of the rows each thread of a worker gets one task, with X (or the tangent
+    space) in it, and gives one answer: dof^2 numbers for a Gauss-Newton step, dof for RCG, N for
+    TIHT. Nothing of the length m travels, but for y, once; the client holds y and X. A worker that
+    dies is made up for by the others, who load its chunks again: the result is the same, bit for
+    bit. It pays above about 100 MB read at a time, or where A does not fit into one memory.
+
+    Examples
+    --------
+    >>> import dask.array as da, lowtucker as lt
+    >>> X_true = lt.random_tucker((10, 10, 10), (2, 2, 2), seed=0)
+    >>> rows = da.random.default_rng(1).standard_normal((600, 1000), chunks=(200, -1))
+    >>> A = lt.from_dask(rows, (10, 10, 10))
+    >>> A
+    DaskOperator: 600 measurements of tensors of shape (10, 10, 10) (0.6 per entry)
+    >>> lt.recover(A, A.forward(X_true), rank=(2, 2, 2)).success
+    True
+    """
+    if not is_dask(array):
+        raise TypeError(
+            f"array must be a Dask array, got {type(array).__name__}. Try "
+            "dask.array.from_array(array, chunks=(1000, -1)), or give the array itself to recover."
+        )
+    shape = _checked_shape(array, shape)
+    order = "C" if array.ndim > 2 else check_order(order)
+    if isinstance(client, str):
+        from lowtucker._cluster import connect
+
+        client = connect(client)
+    A = DaskOperator(_as_rows(array), shape, order=order, client=client, keep=keep)
+    _ = A.engine  # workers that will not do are refused before any work
+    return A
+
+
+def _checked_shape(array: Any, shape: tuple[int, ...] | None) -> tuple[int, ...]:
+    if array.ndim < 2:
+        raise ValueError(f"array must have one row a measurement, (m, N), got shape {array.shape}.")
+    if any(math.isnan(n) for n in array.shape):
+        raise ValueError(
+            f"array has chunks of unknown sizes, shape {array.shape}: which rows belong to which "
+            "measurements cannot be told. Try array.compute_chunk_sizes() first."
+        )
+    given = tuple(int(n) for n in array.shape)
+    split = [axis for axis in range(1, array.ndim) if array.numblocks[axis] > 1]
+    if split:
+        whole = ", ".join(f"{axis}: -1" for axis in range(1, array.ndim))
+        raise ValueError(
+            f"array is chunked along axis {split[0]}, into {array.numblocks[split[0]]} parts: a "
+            f"chunk must hold whole rows. Try array.rechunk({{0: 'auto', {whole}}})."
+        )
+    if shape is None:
+        if len(given) == 2:
+            raise ValueError(
+                f"shape is needed to read rows of {given[1]} numbers as tensors. "
+                "Try shape=(30, 30, 10)."
+            )
+        shape = given[1:]
+    shape = as_shape(shape)
+    if given[0] < 1 or given[1:] not in ((size(shape),), shape):
+        raise ValueError(
+            f"array has the shape {given}, expected (m, {size(shape)}) or "
+            f"(m, {', '.join(map(str, shape))}) for tensors of shape {shape}. Check shape, or "
+            "transpose the array."
+        )
+    return shape
+
+
+def _as_rows(array: Any) -> Any:
+    """Array of shape (m, N), row-major and of single or double precision, chunk by chunk."""
+    dtype = np.dtype(array.dtype).newbyteorder("=")
+    if dtype.kind not in "biufc" or dtype.char in "gG":
+        raise TypeError(
+            f"array holds {dtype}, expected numbers of single or double precision. Try "
+            "array.astype(float)."
+        )
+    dtype = dtype if dtype.char in "fdFD" else np.dtype(np.float64)
+    kept = [n for n in array.chunks[0] if n]
+    if len(kept) < len(array.chunks[0]):  # chunks without rows
+        array = array.rechunk({0: tuple(kept)})
+    return array.map_blocks(
+        _row_major,
+        dtype,
+        chunks=(array.chunks[0], (size(array.shape[1:]),)),
+        drop_axis=list(range(1, array.ndim)),
+        new_axis=1,
+        dtype=dtype,
+        meta=np.empty((0, 0), dtype),
+    )
+
+
+def _row_major(chunk: Any, dtype: Any) -> NumPyArray:
+    return np.ascontiguousarray(np.asarray(chunk).reshape(len(chunk), -1), dtype)
+
+
+def _session_client() -> Any:
+    """Client of the session, where one was made."""
+    distributed = sys.modules.get("distributed")
+    if distributed is None:
+        return None
+    try:
+        return distributed.default_client()
+    except ValueError:
+        return None

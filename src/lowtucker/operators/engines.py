@@ -1,0 +1,358 @@
+"""Where the chunks of a Dask array are, and how they are asked: in threads, or on a cluster.
+
+A *group* is a run of successive chunks that is asked by one task. Groups are settled once, by the
+number of threads there are: sums are taken in the same order wherever a group is computed, so a
+run that loses a worker ends with the same bits.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import os
+import time
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._arrays import one_blas_thread
+from lowtucker._cluster import check_workers
+from lowtucker._memory import available_memory, readable_bytes
+
+__all__ = ["Engine", "Task", "engine_for"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Share of the memory that chunks may be kept in
+KEPT = 0.6
+# Sums that one task adds up on the way to the client
+FAN_IN = 8
+# Bytes of a vector from which on it is kept on the workers, and how many of these
+LONG, VECTORS = 1 << 16, 6
+# Seconds between two looks at the cluster while it works; and without any worker, until it is
+# given up
+LOOK, GRACE = 2.0, 20.0
+
+
+class Task(NamedTuple):
+    """What a group is asked: ``function(chunks, vectors, *arguments)``.
+
+    ``chunks`` and ``vectors`` are lists: the chunks' rows, and the parts of vectors of
+    measurements (or None) that belong to them.
+    """
+
+    group: int
+    chunks: Sequence[int]
+    vectors: Sequence[Any]
+    arguments: tuple[Any, ...]
+
+
+class Engine(ABC):
+    """Chunks of rows, and who computes with them.
+
+    Parameters
+    ----------
+    array : dask.array.Array, shape (m, N)
+        Chunked along rows only.
+    threads : int
+        How many tasks are at work at a time: so many groups are made.
+    keep : bool
+        Whether chunks stay in memory, or are computed anew whenever they are asked.
+    """
+
+    def __init__(self, array: Any, threads: int, keep: bool) -> None:
+        self.array, self.keep = array, keep
+        self.groups = _split(array.chunks[0], threads)
+
+    @abstractmethod
+    def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
+        """Answers of the tasks, in their order; or their total, a tuple of arrays."""
+
+    def vector(self, v: NumPyArray, parts: Sequence[Sequence[slice]]) -> list[Any]:
+        """Parts of a vector of measurements, a list for each group, to be given to tasks."""
+        return [[v[part] for part in of_group] for of_group in parts]
+
+
+class Threads(Engine):
+    """Chunks in the memory of this process, and a thread for each group."""
+
+    def __init__(self, array: Any, keep: bool | None) -> None:
+        if keep is None:
+            keep = array.nbytes <= KEPT * available_memory()
+        super().__init__(array, _cores(), keep)
+        self._kept: list[Any] | None = None
+
+    def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
+        """Answers, each by a thread with BLAS of its own; one task alone by this one."""
+        if self.keep and self._kept is None:
+            import dask
+
+            self._kept = list(dask.compute(*_chunks(self.array), scheduler="threads"))
+
+        def answer(task: Task) -> Any:
+            sources = [self._source(k) for k in task.chunks]
+            return function(sources, task.vectors, *task.arguments)
+
+        if len(tasks) == 1:
+            answers = [answer(tasks[0])]
+        else:
+            with one_blas_thread(), ThreadPoolExecutor(len(tasks)) as pool:
+                answers = list(pool.map(answer, tasks))
+        return _total(answers) if total else answers
+
+    def _source(self, k: int) -> Any:
+        return Loader(self.array.blocks[k]) if self._kept is None else self._kept[k]
+
+
+class Cluster(Engine):
+    """Chunks on the workers of a Dask cluster: what travels are tasks and their small answers.
+
+    Parameters
+    ----------
+    array : dask.array.Array, shape (m, N)
+    client : distributed.Client
+    keep : bool, optional
+    """
+
+    def __init__(self, array: Any, client: Any, keep: bool | None) -> None:
+        check_workers(client)
+        self.client = client
+        threads = client.nthreads()
+        if keep is None:
+            room = KEPT * _memory(client, len(threads))
+            keep = array.nbytes <= room
+            if not keep:
+                warnings.warn(
+                    f"A has {readable_bytes(array.nbytes)}, more than the workers can keep "
+                    f"({readable_bytes(int(room))}): its chunks are computed anew in every pass. "
+                    "Give the workers more memory, or take more of them.",
+                    stacklevel=4,
+                )
+        super().__init__(array, sum(threads.values()), keep)
+        self._number = itertools.count()
+        self._homes = self._assigned(threads)
+        self._futures = [self._placed(g) for g in range(len(self.groups))] if keep else []
+        self._vectors: dict[bytes, list[Any]] = {}
+
+    def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
+        """Answers of fused tasks, one for each group, at the worker that has its chunks."""
+        with _quiet():
+            futures = [self._submitted(function, task) for task in tasks]
+            if total:
+                while len(futures) > FAN_IN:  # on the workers, so that the client adds up few
+                    futures = [
+                        self._submit(_added, futures[k : k + FAN_IN])
+                        for k in range(0, len(futures), FAN_IN)
+                    ]
+            answers = self._gathered(futures)
+        if len(tasks) <= FAN_IN or not total:
+            self._look_where(tasks, [where for _, where in answers])
+        values = [value for value, _ in answers]
+        return _total(values) if total else values
+
+    def vector(self, v: NumPyArray, parts: Sequence[Sequence[slice]]) -> list[Any]:
+        """Parts of a vector: short ones travel with the tasks, long ones are kept.
+
+        They are known by their contents; those that were used last are kept.
+        """
+        if v.nbytes < LONG:
+            return super().vector(v, parts)
+        key = hashlib.blake2b(np.ascontiguousarray(v).data, digest_size=16).digest()
+        key += str(v.dtype).encode()
+        kept = self._vectors.pop(key, None)
+        if kept is None:
+            # as a task, not by scatter: what a lost worker had is then made again
+            kept = [
+                self._submit(_same, of_group, home=home)
+                for of_group, home in zip(super().vector(v, parts), self._homes, strict=True)
+            ]
+        self._vectors[key] = kept  # the latest last
+        if len(self._vectors) > VECTORS:
+            del self._vectors[next(iter(self._vectors))]
+        return kept
+
+    def _submitted(self, function: Callable[..., Any], task: Task) -> Any:
+        if self.keep:
+            first = self.groups[task.group].start
+            sources = [self._futures[task.group][k - first] for k in task.chunks]
+        else:
+            sources = [Loader(self.array.blocks[k]) for k in task.chunks]
+        arguments = (function, sources, task.vectors, task.arguments)
+        return self._submit(_answered, *arguments, home=self._homes[task.group])
+
+    def _submit(self, function: Callable[..., Any], *arguments: Any, home: str = "") -> Any:
+        with _quiet():
+            return self.client.submit(
+                function,
+                *arguments,
+                key=f"lowtucker{function.__name__}-{id(self)}-{next(self._number)}",
+                workers=[home] if home else None,
+                allow_other_workers=bool(home),
+            )
+
+    def _assigned(self, threads: dict[str, int]) -> list[str]:
+        """Worker of each group: as many groups as it has threads."""
+        homes = [worker for worker, count in sorted(threads.items()) for _ in range(count)]
+        return [homes[g % len(homes)] for g in range(len(self.groups))]
+
+    def _placed(self, group: int) -> list[Any]:
+        """Futures of a group's chunks, which the scheduler can have made again from the graph."""
+        from distributed import futures_of
+
+        chunks = self.groups[group]
+        # a name of its own: chunks that are placed anew are not those that are elsewhere
+        part = self.array.blocks[chunks.start : chunks.stop].map_blocks(
+            _same, dtype=self.array.dtype, name=f"lowtucker_rows-{id(self)}-{next(self._number)}"
+        )
+        with _quiet():
+            kept = self.client.persist(part, workers=[self._homes[group]], allow_other_workers=True)
+        futures = {future.key: future for future in futures_of(kept)}
+        return [futures[key] for key in itertools.chain.from_iterable(kept.__dask_keys__())]
+
+    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
+        """Wait for answers, with an eye on the workers; what goes wrong is said in plain words."""
+        from distributed import wait
+        from distributed.comm import CommClosedError
+
+        alone: float | None = None
+        while True:
+            try:
+                wait(futures, timeout=LOOK)
+                return list(self.client.gather(futures))
+            except TimeoutError:
+                alone = self._watched(alone)
+            except Exception as error:
+                name = type(error).__name__
+                if name == "KilledWorker":
+                    raise OSError(
+                        "Workers died again and again at the same chunk of A: most likely they ran "
+                        "out of memory. Make chunks smaller (A.rechunk), or give workers more "
+                        f"memory. Dask says: {error}"
+                    ) from error
+                if isinstance(error, CommClosedError) or name == "FutureCancelledError":
+                    raise self._lost() from error
+                error.add_note("This happened on a worker of the Dask cluster.")
+                raise
+
+    def _watched(self, alone: float | None) -> float | None:
+        """Time since when there is no worker; none for too long is an error."""
+        if self.client.status != "running":
+            raise self._lost()
+        try:
+            there = bool(self.client.nthreads())
+        except OSError as error:
+            raise self._lost() from error
+        if there:
+            return None
+        alone = time.monotonic() if alone is None else alone
+        if time.monotonic() - alone > GRACE:
+            raise ConnectionError(
+                f"The Dask cluster {self._address} has had no workers for {GRACE:.0f} s: they died "
+                "or were stopped. Start workers and call again; with checkpoint= the call goes on "
+                "where it was."
+            )
+        return alone
+
+    @property
+    def _address(self) -> str:
+        scheduler = self.client.scheduler
+        return "" if scheduler is None else str(scheduler.address)
+
+    def _lost(self) -> ConnectionError:
+        return ConnectionError(
+            f"The Dask scheduler {self._address} is gone. Start the cluster and call again; with "
+            "checkpoint= the call goes on where it was."
+        )
+
+    def _look_where(self, tasks: Sequence[Task], where: Sequence[str]) -> None:
+        """Place groups anew whose worker is gone: else they would all stay where they fled to."""
+        moved = [t.group for t, at in zip(tasks, where, strict=True) if at != self._homes[t.group]]
+        if not moved:
+            return
+        threads = self.client.nthreads()
+        lost = [g for g, home in enumerate(self._homes) if home not in threads]
+        for group in lost:
+            load = {w: self._homes.count(w) / max(1, count) for w, count in threads.items()}
+            if load:
+                self._homes[group] = min(load, key=lambda worker: load[worker])
+                if self.keep:
+                    self._futures[group] = self._placed(group)
+
+
+def engine_for(array: Any, client: Any, keep: bool | None) -> Engine:
+    """Engine of an array: the cluster of a client, or threads where there is none."""
+    return Threads(array, keep) if client is None else Cluster(array, client, keep)
+
+
+class Loader:
+    """Chunk that is computed where and when it is asked: not something for Dask to look into."""
+
+    def __init__(self, chunk: Any) -> None:
+        import dask
+
+        (self.chunk,) = dask.optimize(chunk)
+
+    def __call__(self) -> Any:
+        return self.chunk.compute(scheduler="synchronous")
+
+
+def _answered(function: Any, sources: Any, vectors: Any, arguments: Any) -> tuple[Any, str]:
+    """Answer of a group, and the worker that gave it."""
+    from distributed import get_worker
+
+    return function(sources, vectors, *arguments), get_worker().address
+
+
+def _added(answers: Sequence[tuple[Any, str]]) -> tuple[Any, str]:
+    return _total([value for value, _ in answers]), ""
+
+
+def _total(answers: Sequence[Any]) -> Any:
+    """Sum of tuples of arrays, in their order."""
+    total = list(answers[0])
+    for answer in answers[1:]:
+        total = [a + b for a, b in zip(total, answer, strict=True)]
+    return tuple(total)
+
+
+def _same(x: Any) -> Any:
+    return x
+
+
+def _chunks(array: Any) -> list[Any]:
+    return [array.blocks[k] for k in range(array.numblocks[0])]
+
+
+def _split(rows: Sequence[int], count: int) -> list[range]:
+    """Split chunks of so many rows into runs of about equal numbers of rows."""
+    ends = np.cumsum(rows)
+    count = min(max(1, count), len(rows))
+    targets = ends[-1] * np.arange(1, count) / count
+    cuts = np.searchsorted(ends - np.asarray(rows) / 2, targets)
+    edges = [0, *np.maximum.accumulate(cuts).tolist(), len(rows)]
+    return [range(a, b) for a, b in itertools.pairwise(edges) if b > a]
+
+
+def _cores() -> int:
+    try:
+        return len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        return os.cpu_count() or 1
+
+
+def _memory(client: Any, workers: int) -> float:
+    """Bytes that the workers may use together; infinite where they have no limit."""
+    known = [w["memory_limit"] or np.inf for w in client.scheduler_info()["workers"].values()]
+    return float(np.mean(known)) * workers if known else 0.0
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Without Dask's advice on large graphs: a tensor that travels with a task is meant to."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=".*[Ll]arge (graph|object).*")
+        yield
