@@ -140,8 +140,8 @@ def namespace(*arrays: Array) -> Any:
 
 
 def is_numpy(x: Array) -> bool:
-    """Whether ``x`` is a NumPy array."""
-    return isinstance(x, np.ndarray)
+    """Whether ``x`` is a NumPy array, or becomes one."""
+    return isinstance(x, np.ndarray | Deferred)
 
 
 def is_jax(x: Array) -> bool:
@@ -175,6 +175,8 @@ def as_array(value: Any, name: str) -> Array:
     Lists, numbers and subclasses of NumPy arrays become plain NumPy arrays. Anything that is
     not numeric raises ``TypeError``, and so do masked elements.
     """
+    if isinstance(value, Deferred):
+        return value.numbers
     if isinstance(value, np.ndarray | np.generic) or not is_array(value):
         if value is None or isinstance(value, str | bytes | dict | set):
             raise TypeError(

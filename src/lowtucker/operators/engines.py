@@ -140,7 +140,7 @@ class Cluster(Engine):
 
     def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
         """Answers of fused tasks, one for each group, at the worker that has its chunks."""
-        with _quiet():
+        with _quiet(), self._reached():
             futures = [self._submitted(function, task) for task in tasks]
             if total:
                 while len(futures) > FAN_IN:  # on the workers, so that the client adds up few
@@ -210,13 +210,12 @@ class Cluster(Engine):
         )
         with _quiet():
             kept = self.client.persist(part, workers=[self._homes[group]], allow_other_workers=True)
-        futures = {future.key: future for future in futures_of(kept)}
+        futures = {future.key: future for future in futures_of(kept, self.client)}
         return [futures[key] for key in itertools.chain.from_iterable(kept.__dask_keys__())]
 
     def _gathered(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for answers, with an eye on the workers; what goes wrong is said in plain words."""
         from distributed import wait
-        from distributed.comm import CommClosedError
 
         alone: float | None = None
         while True:
@@ -226,16 +225,14 @@ class Cluster(Engine):
             except TimeoutError:
                 alone = self._watched(alone)
             except Exception as error:
-                name = type(error).__name__
-                if name == "KilledWorker":
+                if type(error).__name__ == "KilledWorker":
                     raise OSError(
                         "Workers died again and again at the same chunk of A: most likely they ran "
                         "out of memory. Make chunks smaller (A.rechunk), or give workers more "
                         f"memory. Dask says: {error}"
                     ) from error
-                if isinstance(error, CommClosedError) or name == "FutureCancelledError":
-                    raise self._lost() from error
-                error.add_note("This happened on a worker of the Dask cluster.")
+                if self.client.status == "running":
+                    error.add_note("This happened on a worker of the Dask cluster.")
                 raise
 
     def _watched(self, alone: float | None) -> float | None:
@@ -261,6 +258,19 @@ class Cluster(Engine):
     def _address(self) -> str:
         scheduler = self.client.scheduler
         return "" if scheduler is None else str(scheduler.address)
+
+    @contextmanager
+    def _reached(self) -> Iterator[None]:
+        """Work that the client does; where its scheduler goes away, that is what is said."""
+        try:
+            with self.client.as_current():
+                yield
+        except ConnectionError:
+            raise
+        except Exception as error:  # of many kinds, by what was at work
+            if self.client.status == "running":
+                raise
+            raise self._lost() from error
 
     def _lost(self) -> ConnectionError:
         return ConnectionError(

@@ -1,0 +1,394 @@
+"""A Dask array as measurements: on a real cluster of two processes, and in threads."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import signal
+import time
+import warnings
+
+import cloudpickle
+import dask
+import dask.array as da
+import numpy as np
+import psutil
+import pytest
+from distributed import Client, LocalCluster
+
+import lowtucker as lt
+from lowtucker.operators import engines
+
+SHAPE, RANK, M = (8, 9, 7), (2, 2, 2), 400
+N = 8 * 9 * 7
+SOLVERS = {
+    "auto": "auto",
+    "tiht": lt.TIHT(),
+    "tiht-fixed": lt.TIHT(step=0.5),
+    "stotiht": lt.StoTIHT(block_size=130),
+    "rsgd": lt.RSGD(),
+    "rsgd-least-squares": lt.RSGD(least_squares=True),
+    "rgn": lt.RGN(),
+    "rgn-restarts": lt.RGN(starts=3, iht_steps=2),
+    "rgn-products": lt.RGN(products=True),
+    "rcg": lt.RCG(),
+}
+
+
+def quietly(make):
+    """Dask warns of its own affairs on the way up and down; none of it is ours."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return make()
+
+
+def new_cluster(**options):
+    return quietly(
+        lambda: LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, **options)
+    )
+
+
+@pytest.fixture(scope="module")
+def client():
+    cluster = new_cluster()
+    client = quietly(lambda: Client(cluster, set_as_default=False))
+    yield client
+    quietly(client.close)
+    quietly(cluster.close)
+
+
+@pytest.fixture(scope="module")
+def problem():
+    X = lt.random_tucker(SHAPE, RANK, seed=0)
+    matrix = lt.gaussian(SHAPE, M, seed=1).matrix
+    return matrix, matrix @ X.full().reshape(-1), X
+
+
+def loaded(chunk=90):
+    """The same matrix by a loader, in uneven chunks; a function that workers get by its text."""
+
+    def rows_of(start, stop):
+        return lt.gaussian(SHAPE, M, seed=1).matrix[start:stop]
+
+    parts = [
+        da.from_delayed(
+            dask.delayed(rows_of, pure=True)(start, min(start + chunk, M)),
+            (min(chunk, M - start), N),
+            np.float64,
+        )
+        for start in range(0, M, chunk)
+    ]
+    return da.concatenate(parts)
+
+
+def same(a, b, bound=1e-9):
+    assert a.status == b.status
+    assert a.epochs == b.epochs
+    assert a.passes == pytest.approx(b.passes)
+    assert lt.metrics.relative_error(a.X, b.X) < bound
+
+
+@pytest.mark.parametrize(
+    ("where", "name"),
+    [(where, name) for where in ("cluster", "threads") for name in SOLVERS]
+    + [("not kept", name) for name in ("auto", "rgn", "rcg", "rsgd-least-squares")],
+)
+def test_the_result_is_that_of_a_matrix_in_memory(name, where, client, problem):
+    matrix, y, _ = problem
+    keep = where != "not kept"
+    A = lt.from_dask(loaded(), SHAPE, client=client if where == "cluster" else None, keep=keep)
+    ours = lt.recover(A, y, RANK, solver=SOLVERS[name])
+    same(ours, lt.recover(matrix, y, RANK, shape=SHAPE, solver=SOLVERS[name]))
+    assert ours.success
+
+
+@pytest.mark.parametrize("where", ["cluster", "threads"])
+def test_weights_noise_huber_and_rank_search(where, client, problem):
+    matrix, y, _ = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client if where == "cluster" else None)
+    rng = np.random.default_rng(0)
+    noisy = y + 0.01 * np.std(y) * rng.standard_normal(M)
+    weights = rng.uniform(0.5, 2, M) * (rng.random(M) > 0.1)
+    wild = noisy.copy()
+    wild[::50] += 30 * np.std(y)
+    for y_, options in (
+        (noisy, {"weights": weights}),
+        (wild, {"loss": "huber"}),
+        (noisy * 1e200, {}),
+    ):
+        dense = lt.recover(matrix, y_, RANK, shape=SHAPE, **options)
+        same(lt.recover(A, y_, RANK, **options), dense, 1e-7)
+    assert lt.recover(A, y, "auto").rank == RANK
+
+
+def test_recover_takes_a_dask_array_with_the_client_of_the_session(problem):
+    matrix, y, _ = problem
+    array = da.from_array(matrix.reshape(M, *SHAPE), chunks=(100, -1, -1, -1))
+    with new_cluster(processes=False) as cluster, quietly(lambda: Client(cluster)):
+        A = lt.as_operator(array)
+        assert isinstance(A.engine, engines.Cluster)
+        same(lt.recover(array, y, RANK), lt.recover(matrix, y, RANK, shape=SHAPE))
+    assert isinstance(lt.as_operator(array).engine, engines.Threads)
+
+
+def test_a_client_may_be_an_address(client, problem):
+    _, y, X = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client.scheduler.address)
+    np.testing.assert_allclose(A.forward(X), y, atol=1e-12)
+    assert A.engine.client is not client
+    quietly(A.engine.client.close)
+
+
+def test_y_may_be_a_dask_array(client, problem):
+    _, y, _ = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    same(lt.recover(A, da.from_array(y, chunks=100), RANK), lt.recover(A, y, RANK), 1e-15)
+
+
+def test_a_pickled_operator_finds_its_own_cluster(client, problem):
+    _, y, X = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    again = pickle.loads(cloudpickle.dumps(A))  # whose loader is a function of this test
+    np.testing.assert_allclose(again.forward(X), y, atol=1e-12)
+    assert isinstance(again.engine, engines.Threads)
+
+
+# What travels
+
+
+def test_a_vector_of_measurements_stays_on_the_workers(client, problem, monkeypatch):
+    """An iteration sends no y, and fetches no residual; only who asks for its numbers gets them."""
+    monkeypatch.setattr(engines, "LONG", 100)
+    matrix, y, X = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    T = lt.TangentSpace(X)
+    sent, fetched = [], []
+    submit, gather = client.submit, client.gather
+
+    def watched_submit(function, *args, **options):
+        sent.append(len(pickle.dumps([a for a in args if not _has_futures(a)])))
+        return submit(function, *args, **options)
+
+    def watched_gather(futures):
+        answers = gather(futures)
+        fetched.append(len(pickle.dumps(answers)))
+        return answers
+
+    D = A.tangent(T)
+    D.normal_equations(y)
+    monkeypatch.setattr(client, "submit", watched_submit)
+    monkeypatch.setattr(client, "gather", watched_gather)
+    equations = D.normal_equations(y)
+    assert len(sent) == len(A.engine.groups) == 2
+    assert sum(fetched) < 2 * 8 * (T.dof**2 + T.dof + 200)
+    fetched.clear()
+    residual = equations.residual
+    assert float(residual.norm) == pytest.approx(0, abs=1e-10)
+    assert not fetched
+    np.testing.assert_allclose(np.asarray(residual), y - matrix @ X.full().reshape(-1), atol=1e-12)
+    assert fetched
+
+
+def _has_futures(value):
+    if isinstance(value, list | tuple):
+        return any(map(_has_futures, value))
+    return type(value).__name__ == "Future"
+
+
+def test_a_changed_y_is_not_taken_for_the_one_that_was_sent(client, problem, monkeypatch):
+    monkeypatch.setattr(engines, "LONG", 100)
+    matrix, y, _ = problem
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    y = y.copy()
+    for _ in range(2):
+        np.testing.assert_allclose(A.adjoint(y).reshape(-1), y @ matrix, atol=1e-9)
+        y *= -3
+    for k in range(2 * engines.VECTORS):  # more than are kept
+        A.adjoint(y + k)
+    assert len(A.engine._vectors) == engines.VECTORS
+
+
+def test_many_sums_are_added_up_on_the_workers(client, problem, monkeypatch):
+    matrix, y, _ = problem
+    monkeypatch.setattr(engines, "FAN_IN", 2)
+    monkeypatch.setattr(client, "nthreads", lambda: dict.fromkeys(_workers(client), 4))
+    A = lt.from_dask(loaded(40), SHAPE, client=client)
+    assert len(A.engine.groups) == 8
+    gathered = []
+    gather = client.gather
+    monkeypatch.setattr(client, "gather", lambda f: gathered.append(len(f)) or gather(f))
+    np.testing.assert_allclose(A.adjoint(y).reshape(-1), y @ matrix, atol=1e-9)
+    assert gathered == [2]
+
+
+def _workers(client):
+    return list(client.scheduler_info()["workers"])
+
+
+@pytest.mark.parametrize(
+    ("rows", "count", "groups"),
+    [
+        ([10], 4, [[0]]),
+        ([10, 10, 10, 10], 2, [[0, 1], [2, 3]]),
+        ([100, 1, 1, 1], 2, [[0], [1, 2, 3]]),
+        ([1, 1, 1, 100], 2, [[0, 1, 2], [3]]),
+        ([5] * 7, 3, [[0, 1], [2, 3, 4], [5, 6]]),
+    ],
+)
+def test_groups_are_runs_of_about_equal_length(rows, count, groups):
+    assert [list(group) for group in engines._split(rows, count)] == groups
+
+
+# Workers that die
+
+
+def kill(cluster, count):
+    """Kill worker processes for good: their nannies would start others."""
+    for worker in list(cluster.workers.values())[:count]:
+        nanny = worker.process.process
+        os.kill(nanny.pid, signal.SIGKILL)
+
+
+class Once:
+    """Callback that does something after so many epochs, once."""
+
+    def __init__(self, epoch, action):
+        self.epoch, self.action, self.done = epoch, action, False
+
+    def __call__(self, progress):
+        if progress.epoch >= self.epoch and not self.done:
+            self.done = True
+            self.action()
+
+
+@pytest.mark.parametrize("name", ["rgn", "tiht-fixed", "rsgd"])
+def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, problem):
+    _, y, _ = problem
+    solver = SOLVERS[name]
+    with new_cluster() as cluster, quietly(lambda: Client(cluster, set_as_default=False)) as client:
+        whole = lt.recover(lt.from_dask(loaded(), SHAPE, client=client), y, RANK, solver=solver)
+        A = lt.from_dask(loaded(), SHAPE, client=client)
+        homes = list(A.engine._homes)
+        killer = Once(1, lambda: kill(cluster, 1))
+        after = lt.recover(A, y, RANK, solver=solver, callbacks=[killer])
+        assert killer.done
+        assert set(A.engine._homes) != set(homes) or len(set(A.engine._homes)) == 1
+        np.testing.assert_array_equal(after.X.core, whole.X.core)
+        np.testing.assert_array_equal(after.history.residual, whole.history.residual)
+        assert after.success
+
+
+def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
+    problem, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(engines, "LOOK", 0.2)
+    monkeypatch.setattr(engines, "GRACE", 1.0)
+    _, y, _ = problem
+    file = tmp_path / "run.ckpt"
+    options = {"solver": lt.TIHT(step=0.5), "checkpoint": file}
+    with new_cluster() as cluster, quietly(lambda: Client(cluster, set_as_default=False)) as client:
+        A = lt.from_dask(loaded(), SHAPE, client=client)
+
+        def end():
+            for nanny in cluster.workers.values():
+                nanny.auto_restart = False
+            kill(cluster, 2)
+
+        with pytest.raises(ConnectionError, match=r"has had no workers for 1 s.*checkpoint=") as e:
+            lt.recover(A, y, RANK, callbacks=[Once(3, end)], **options)
+    assert e.value.result.epochs >= 3
+    assert file.exists()
+    again = lt.recover(lt.from_dask(loaded(), SHAPE), y, RANK, **options)
+    whole = lt.recover(lt.from_dask(loaded(), SHAPE), y, RANK, solver=options["solver"])
+    assert again.success
+    assert again.epochs == whole.epochs
+    assert lt.metrics.relative_error(again.X, whole.X) < 1e-12
+
+
+def test_a_scheduler_that_goes_away_is_an_error_too(problem, monkeypatch):
+    monkeypatch.setattr(engines, "LOOK", 0.2)
+    _, y, _ = problem
+    cluster = new_cluster(processes=False)
+    client = quietly(lambda: Client(cluster, set_as_default=False))
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    A.forward(np.ones(SHAPE))
+    quietly(cluster.close)
+    time.sleep(0.1)
+    with pytest.raises(ConnectionError, match=r"scheduler|closed"):
+        lt.recover(A, y, RANK)
+    quietly(client.close)
+
+
+def test_nothing_stays_behind(client):
+    """Answers and chunks are let go when nobody needs them."""
+    A = lt.from_dask(loaded(), SHAPE, client=client)
+    A.forward(np.ones(SHAPE))
+    del A
+    deadline = time.monotonic() + 20
+    while any(client.who_has().values()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    left = {key for key, where in client.who_has().items() if where}
+    assert not left
+    assert psutil.pid_exists(os.getpid())
+
+
+# Bad input
+
+
+ROWS = da.from_array(np.ones((20, N)), chunks=(5, -1))
+NAN = np.ones((20, N))
+NAN[12, 3] = np.nan
+BAD = {
+    "no Dask array": (np.ones((20, N)), SHAPE, {}, TypeError, "must be a Dask array.*from_array"),
+    "columns": (
+        ROWS.rechunk((5, 100)), SHAPE, {}, ValueError,
+        r"chunked along axis 1, into 6 parts.*rechunk\(\{0: 'auto', 1: -1\}\)",
+    ),
+    "columns of tensors": (
+        da.ones((20, *SHAPE), chunks=(5, -1, -1, 3)), None, {}, ValueError,
+        r"along axis 3, into 3 parts.*1: -1, 2: -1, 3: -1",
+    ),
+    "unknown chunks": (ROWS[ROWS[:, 0] > 0], SHAPE, {}, ValueError, "compute_chunk_sizes"),
+    "no shape": (ROWS, None, {}, ValueError, "shape is needed"),
+    "other shape": (ROWS, (8, 9, 8), {}, ValueError, r"expected \(m, 576\)"),
+    "vector": (da.ones(20), SHAPE, {}, ValueError, "one row a measurement"),
+    "no rows": (da.ones((0, N)), SHAPE, {}, ValueError, "expected"),
+    "text": (ROWS.astype(str), SHAPE, {}, TypeError, "holds <U.*astype"),
+    "order": (ROWS, SHAPE, {"order": "K"}, ValueError, "order"),
+    "client": (ROWS, SHAPE, {"client": 3}, TypeError, "must be a distributed.Client"),
+    "address": (ROWS, SHAPE, {"client": "localhost"}, ValueError, "address"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_input_is_refused_with_advice(name):
+    array, shape, options, kind, text = BAD[name]
+    with pytest.raises(kind, match=text):
+        lt.from_dask(array, shape, **options)
+
+
+@pytest.mark.parametrize("where", ["cluster", "threads"])
+def test_rows_that_are_not_finite_are_named(where, client):
+    array = da.from_array(NAN, chunks=(5, -1))
+    A = lt.from_dask(array, SHAPE, client=client if where == "cluster" else None)
+    with pytest.raises(ValueError, match="NaN or infinite entries, in row 2 of a chunk of 5 rows"):
+        A.forward(np.ones(SHAPE))
+
+
+def test_what_a_loader_raises_reaches_the_user(client):
+    def broken(start):
+        raise FileNotFoundError(f"rows-{start}.npy is not there")
+
+    parts = [da.from_delayed(dask.delayed(broken)(k), (5, N), float) for k in range(2)]
+    A = lt.from_dask(da.concatenate(parts), SHAPE, client=client)
+    with pytest.raises(FileNotFoundError, match=r"rows-0\.npy is not there"):
+        A.forward(np.ones(SHAPE))
+
+
+def test_chunks_that_do_not_fit_are_said_and_computed_anew(client, problem, monkeypatch):
+    _, y, X = problem
+    monkeypatch.setattr(engines, "_memory", lambda *_: 1e5)
+    with pytest.warns(UserWarning, match="more than the workers can keep"):
+        A = lt.from_dask(loaded(), SHAPE, client=client)
+    assert not A.engine.keep
+    np.testing.assert_allclose(A.forward(X), y, atol=1e-12)
