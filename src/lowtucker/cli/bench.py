@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ OPTIONS = {
     "iteration": (),
     "recover": ("only", "trials", "plot", "candle"),
     "structured": ("only", "trials", "gigabytes", "folder"),
+    "dask": ("gigabytes",),
 }
 
 
@@ -46,7 +48,8 @@ OPTIONS = {
 @click.option("--candle", type=click.Path(path_type=Path),
               help=f"recover: the authors' clip, for A5; {CANDLE} if it is there.")  # fmt: skip
 @click.option("--gigabytes", type=click.FloatRange(min=0.5),
-              help="structured: size of the file of O; 2, and 12 for the full one.")  # fmt: skip
+              help="structured: size of the file of O; 2, and 12 for the full one. dask: size "
+              "of A; 1.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path),
               help="structured: where the file of O is for a while; the system's temporary "
               "folder by default.")  # fmt: skip
@@ -63,6 +66,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 normalised TIHT, Gauss-Newton from one start and TensorLy; some minutes
     structured  recover(A, y, rank) where A is no matrix in memory: how often, how fast, and
                 with how much memory, each in a process of its own; a quarter of an hour
+    dask        a Gauss-Newton iteration on two worker processes against one process, and the
+                bytes that travel; one or two minutes
 
     \b
     Yardsticks of `recover`:
@@ -91,7 +96,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
                 f"--{name} is not for {what}. --only, --trials, --plot and --candle belong to "
-                "recover; --only, --trials, --gigabytes and --folder to structured."
+                "recover; --only, --trials, --gigabytes and --folder to structured; --gigabytes to "
+                "dask."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
@@ -101,6 +107,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
         rows = _structured(only, trials, gigabytes, folder)
+    elif what == "dask":
+        rows = _dask(gigabytes)
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -113,9 +121,21 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
 def _iteration() -> list[Any]:
     from lowtucker.bench import iteration
 
+    return _ratios(iteration.run())
+
+
+def _dask(gigabytes: float | None) -> list[Any]:
+    check_extras("dask", "distributed", extra="dask")
+    from lowtucker.bench import cluster
+
+    return _ratios(cluster.run(gigabytes or 1.0))
+
+
+def _ratios(measured: Iterable[Any]) -> list[Any]:
+    """Print rows of ratios as they are measured, and their table."""
     rows = []
     screen = console()
-    for row in iteration.run():
+    for row in measured:
         rows.append(row)
         click.echo(f"  {row.what}: {row.ratio:.3g}", err=True)
     screen.print(
