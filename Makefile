@@ -5,7 +5,7 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test lint types bench format clean
+.PHONY: help setup demo test slow lint types bench format clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -22,8 +22,11 @@ setup: .venv/.ready ## make .venv with all that tests and benchmarks need
 demo: setup      ## the main job on an embedded default
 	$(BIN)/lowtucker demo
 
-test: setup      ## all tests, on as many cores as there are
-	$(BIN)/python -m pytest --numprocesses auto
+test: setup      ## all tests but the slow ones, on as many cores as there are
+	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
+
+slow: setup      ## the slow tests
+	$(BIN)/python -m pytest --numprocesses auto -m slow
 
 lint: setup      ## style
 	$(BIN)/ruff check .
@@ -36,6 +39,7 @@ bench: setup     ## the numbers that BENCHMARKS asks for
 	$(BIN)/lowtucker bench iteration
 	$(BIN)/lowtucker bench recover
 	$(BIN)/lowtucker bench structured
+	$(BIN)/lowtucker bench dask
 
 format: setup    ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .

@@ -8,7 +8,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -24,17 +25,6 @@ SHAPE, RANK = (30, 30, 30), (3, 3, 3)
 N = 27000
 # Rows of a chunk: 62 MB
 CHUNK = 288
-
-
-class Step(NamedTuple):
-    """One Gauss-Newton iteration, which is always the same."""
-
-    solver: Any
-    problem: Problem
-    state: Any
-
-    def __call__(self) -> Any:
-        return self.solver.advance(self.problem, self.state)
 
 
 def run(gigabytes: float = 1.0, repeats: int = 7) -> Iterator[Row]:
@@ -121,7 +111,7 @@ def lazily(chunks: int, count: int = CHUNK) -> Any:
     )
 
 
-def step_of(A: Any) -> Step:
+def step_of(A: Any) -> Callable[[], Any]:
     """Gauss-Newton iteration of a problem with noise, from a tensor near the truth."""
     X = random_tucker(SHAPE, RANK, seed=0)
     y = A.forward(X)
@@ -129,7 +119,7 @@ def step_of(A: Any) -> Step:
     problem = Problem(A, y + 0.1 * np.std(y) * rng.standard_normal(A.m))
     solver = RGN().bind(problem, RANK)
     state = solver.init(problem, X + 0.1 * random_tucker(SHAPE, RANK, seed=2), 0)
-    return Step(solver, problem, state)
+    return partial(solver.advance, problem, state)
 
 
 def moved_by(action: Callable[[], Any], repeats: int = 5) -> float:

@@ -1,0 +1,63 @@
+"""The benchmark of Dask: what it compares is the same, and it runs. No test asserts a time."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+
+import lowtucker as lt
+from lowtucker.bench import cluster
+from lowtucker.cli.main import main
+
+
+@pytest.fixture
+def small(monkeypatch):
+    """The benchmark with a small tensor."""
+    for name, value in {"SHAPE": (6, 5, 4), "RANK": (2, 2, 2), "N": 120, "CHUNK": 40}.items():
+        monkeypatch.setattr(cluster, name, value)
+
+
+def test_an_iteration_in_chunks_is_that_of_the_matrix(small):
+    matrix = np.concatenate([cluster.rows(k, 40) for k in range(3)])
+    here = cluster.step_of(lt.DenseOperator(matrix, (6, 5, 4)))()
+    there = cluster.step_of(lt.from_dask(cluster.lazily(3, 40), (6, 5, 4)))()
+    np.testing.assert_allclose(there.X.full(), here.X.full(), atol=1e-12)
+    assert here.t == there.t == 1
+
+
+def test_the_loopback_counts_what_is_sent():
+    import socket
+
+    def send():
+        server = socket.create_server(("127.0.0.1", 0))
+        out = socket.create_connection(server.getsockname())
+        end, _ = server.accept()
+        with server, out, end:
+            out.sendall(bytes(100_000))
+            left = 100_000
+            while left:
+                left -= len(end.recv(left))
+
+    assert cluster.moved_by(send) >= 100_000
+
+
+def test_the_rows_have_ratios_and_what_is_behind_them():
+    few, many = {10: 2e6, 40: 2.1e6}, {1: 1e6, 4: 6e6}
+    row = cluster._traffic("rows", few, "m = ", "<= 1.1")
+    assert (row.ratio, row.met, row.detail) == (1.05, True, "m = 10 2.00 MB, m = 40 2.10 MB")
+    assert not cluster._traffic("workers", many, "workers: ", "<= 5").met
+
+
+@pytest.mark.slow
+def test_the_command_measures_and_says_whether_targets_are_met():
+    done = CliRunner().invoke(main, ["bench", "dask", "--gigabytes", "0.5"])
+    assert done.exit_code in (0, 3), done.output
+    assert "2 workers / one process" in done.output
+    assert "MB" in done.output
+
+
+def test_options_of_other_benchmarks_are_refused():
+    done = CliRunner().invoke(main, ["bench", "dask", "--trials", "3"])
+    assert done.exit_code == 2
+    assert "--trials is not for dask" in done.output
