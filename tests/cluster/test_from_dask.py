@@ -278,6 +278,24 @@ def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, problem):
         assert after.success
 
 
+def test_a_worker_that_comes_back_gets_its_chunks_back(problem, monkeypatch):
+    """Its nanny starts another in its place, some seconds later."""
+    monkeypatch.setattr(engines, "LOOK", 0.2)
+    matrix, y, _ = problem
+    with new_cluster() as cluster, quietly(lambda: Client(cluster, set_as_default=False)) as client:
+        A = lt.from_dask(loaded(), SHAPE, client=client)
+        before = set(A.engine._homes)
+        kill(cluster, 1)
+        deadline = time.monotonic() + 60
+        while True:
+            np.testing.assert_allclose(A.adjoint(y).reshape(-1), y @ matrix, atol=1e-9)
+            homes = set(A.engine._homes)
+            if (len(homes) == 2 and homes != before) or time.monotonic() > deadline:
+                break
+        assert len(homes) == 2
+        assert len(homes & before) == 1
+
+
 def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     problem, tmp_path, monkeypatch
 ):

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import math
 import os
 import time
+import uuid
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
@@ -133,7 +135,9 @@ class Cluster(Engine):
                     stacklevel=4,
                 )
         super().__init__(array, sum(threads.values()), keep)
-        self._number = itertools.count()
+        self._name, self._number = uuid.uuid4().hex, itertools.count()
+        self._crowded, self._settled = False, 0.0
+        self._thread = ThreadPoolExecutor(1, "lowtucker-gather")
         self._homes = self._assigned(threads)
         self._futures = [self._placed(g) for g in range(len(self.groups))] if keep else []
         self._vectors: dict[bytes, list[Any]] = {}
@@ -150,7 +154,7 @@ class Cluster(Engine):
                     ]
             answers = self._gathered(futures)
         if len(tasks) <= FAN_IN or not total:
-            self._look_where(tasks, [where for _, where in answers])
+            self._settle(tasks, [where for _, where in answers])
         values = [value for value, _ in answers]
         return _total(values) if total else values
 
@@ -189,7 +193,7 @@ class Cluster(Engine):
             return self.client.submit(
                 function,
                 *arguments,
-                key=f"lowtucker{function.__name__}-{id(self)}-{next(self._number)}",
+                key=f"lowtucker{function.__name__}-{self._name}-{next(self._number)}",
                 workers=[home] if home else None,
                 allow_other_workers=bool(home),
             )
@@ -206,7 +210,7 @@ class Cluster(Engine):
         chunks = self.groups[group]
         # a name of its own: chunks that are placed anew are not those that are elsewhere
         part = self.array.blocks[chunks.start : chunks.stop].map_blocks(
-            _same, dtype=self.array.dtype, name=f"lowtucker_rows-{id(self)}-{next(self._number)}"
+            _same, dtype=self.array.dtype, name=f"lowtucker_rows-{self._name}-{next(self._number)}"
         )
         with _quiet():
             kept = self.client.persist(part, workers=[self._homes[group]], allow_other_workers=True)
@@ -215,15 +219,20 @@ class Cluster(Engine):
 
     def _gathered(self, futures: Sequence[Any]) -> list[Any]:
         """Wait for answers, with an eye on the workers; what goes wrong is said in plain words."""
-        from distributed import wait
-
         alone: float | None = None
+        # in a thread: it has no timeout, and waits for ever where the last worker is lost
+        coming = self._thread.submit(self.client.gather, futures)
         while True:
             try:
-                wait(futures, timeout=LOOK)
-                return list(self.client.gather(futures))
+                return list(coming.result(LOOK))
             except TimeoutError:
-                alone = self._watched(alone)
+                if coming.done():
+                    raise
+                try:
+                    alone = self._watched(alone)
+                except OSError:
+                    self.client.cancel(futures, force=True)  # which ends the waiting
+                    raise
             except Exception as error:
                 if type(error).__name__ == "KilledWorker":
                     raise OSError(
@@ -278,19 +287,26 @@ class Cluster(Engine):
             "checkpoint= the call goes on where it was."
         )
 
-    def _look_where(self, tasks: Sequence[Task], where: Sequence[str]) -> None:
+    def _settle(self, tasks: Sequence[Task], where: Sequence[str]) -> None:
         """Place groups anew whose worker is gone: else they would all stay where they fled to."""
-        moved = [t.group for t, at in zip(tasks, where, strict=True) if at != self._homes[t.group]]
-        if not moved:
-            return
-        threads = self.client.nthreads()
-        lost = [g for g, home in enumerate(self._homes) if home not in threads]
-        for group in lost:
-            load = {w: self._homes.count(w) / max(1, count) for w, count in threads.items()}
-            if load:
-                self._homes[group] = min(load, key=lambda worker: load[worker])
+        homes = self._homes
+        moved = any(at != homes[task.group] for task, at in zip(tasks, where, strict=True))
+        if moved or (self._crowded and time.monotonic() - self._settled > LOOK):
+            self._spread(self.client.nthreads())
+
+    def _spread(self, threads: dict[str, int]) -> None:
+        """Give groups to workers that have a thread to spare, new ones among them."""
+        self._settled = time.monotonic()
+        for group, home in enumerate(self._homes):
+            load = {w: self._homes.count(w) / count for w, count in threads.items() if count}
+            if not load or load.get(home, math.inf) <= 1:
+                continue
+            idlest = min(load, key=lambda worker: load[worker])
+            if home not in load or load[idlest] < 1:
+                self._homes[group] = idlest
                 if self.keep:
                     self._futures[group] = self._placed(group)
+        self._crowded = any(self._homes.count(w) > count for w, count in threads.items())
 
 
 def engine_for(array: Any, client: Any, keep: bool | None) -> Engine:
