@@ -41,9 +41,14 @@ bench: setup     ## the numbers that BENCHMARKS asks for
 	$(BIN)/lowtucker bench structured
 	$(BIN)/lowtucker bench dask
 
+docs: setup      ## the documentation, into docs/_build/html; runs all examples: two minutes
+	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html -d docs/_build/doctrees
+	@echo "open docs/_build/html/index.html"
+
 format: setup    ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:           ## remove what was made
 	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis dist build out
+	rm -rf docs/_build docs/gallery docs/api/generated docs/api/examples

@@ -23,7 +23,7 @@ def gaussian(
     dtype: Any = np.float64,
     trials: int | None = None,
 ) -> DenseOperator:
-    r"""Gaussian measurements: i.i.d. entries in every sensing tensor.
+    r"""Gaussian measurements: independent entries in every sensing tensor.
 
     Parameters
     ----------

@@ -93,7 +93,7 @@ class RankOneOperator(FactoredOperator):
 
     def _row_norms(self) -> Array:
         xp = namespace(self.prototype)
-        norms = xp.ones((self.m,), dtype=real_dtype(self.prototype))
+        norms = like(np.ones(self.m), self.prototype, real_dtype(self.prototype))
         for F in self.factors:
             norms = norms * xp.linalg.vector_norm(F, axis=1)
         return norms

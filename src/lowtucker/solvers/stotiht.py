@@ -28,7 +28,7 @@ class StoTIHT(IHT):
     Parameters
     ----------
     block_size : int, optional
-        b. Chosen from m and the degrees of freedom unless given.
+        :math:`b`; chosen from m and the degrees of freedom unless given.
     step : float or "auto"
         :math:`\mu`, which multiplies the mean gradient (with its 1/b). With rows of variance 1 a
         good step is below 1. "auto" is an exact line search along the block's gradient,

@@ -1,0 +1,33 @@
+r"""Docstrings as reST: ``(*batch, m)``, a shape to read, is not the beginning of an emphasis.
+
+``help(lowtucker.hosvd)`` shows docstrings as they are, so the backslash is put in here.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from sphinx.application import Sphinx
+
+# literals and code are left as they are
+STAR = re.compile(r"(``.*?``|:math:`.*?`|^\s*(?:>>>|\.\.\. ).*)|(?<=\()\*(?=\w)")
+
+
+def escape_stars(_app: Any, _what: str, _name: str, _obj: Any, _opt: Any, lines: list[str]) -> None:
+    """Put a backslash before a star that opens a shape."""
+    lines[:] = [STAR.sub(lambda found: found[1] or r"\*", line) for line in lines]
+
+
+def skip_routing(
+    _app: Any, _what: str, name: str, _obj: Any, _skip: bool, _opt: Any
+) -> bool | None:
+    """Leave out what scikit-learn adds to every estimator, with references to its own site."""
+    return True if re.fullmatch(r"set_\w+_request", name) else None
+
+
+def setup(app: Sphinx) -> dict[str, bool]:
+    """Run before numpydoc, whose priority is 500."""
+    app.connect("autodoc-process-docstring", escape_stars, priority=400)
+    app.connect("autodoc-skip-member", skip_routing)
+    return {"parallel_read_safe": True, "parallel_write_safe": True}

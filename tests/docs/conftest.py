@@ -1,0 +1,66 @@
+"""The site, built once, and a browser to open it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+WHAT_IS_MADE = shutil.ignore_patterns("_build", "generated", "__pycache__")
+
+
+@pytest.fixture(scope="session")
+def site(tmp_path_factory, build):
+    """Folder of the built site: that of LOWTUCKER_SITE (after ``make docs``), or a new one."""
+    for package in ("sphinx", "myst_parser", "sphinx_gallery", "pydata_sphinx_theme", "numpydoc"):
+        pytest.importorskip(package)
+    if "LOWTUCKER_SITE" in os.environ:
+        return (REPOSITORY / os.environ["LOWTUCKER_SITE"]).resolve()
+    root = tmp_path_factory.mktemp("site")
+    source = copy_of_sources(root)
+    built = build(source, root / "html", "-n")
+    assert built.returncode == 0, built.stderr[-5000:]
+    return root / "html"
+
+
+def copy_of_sources(root):
+    """Sources of the site without what a build leaves among them."""
+    shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=WHAT_IS_MADE)
+    shutil.rmtree(root / "docs" / "gallery", ignore_errors=True)
+    shutil.copytree(REPOSITORY / "examples", root / "examples", ignore=WHAT_IS_MADE)
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+        shutil.copy(REPOSITORY / name, root / name)
+    return root / "docs"
+
+
+@pytest.fixture(scope="session")
+def build():
+    """Run Sphinx as ``make docs`` does: warnings are errors."""
+    pytest.importorskip("sphinx")
+
+    def run(source, target, *options):
+        command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", *options, source, target]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, without network of its own."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium here; on Debian: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield started
+        started.close()
