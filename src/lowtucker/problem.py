@@ -106,10 +106,18 @@ class Problem:
         """Leading axes of a stack of trials."""
         return tuple(self.y.shape[:-1])
 
-    @property
+    @cached_property
     def tensor_dtype(self) -> Any:
-        """Dtype of the tensor to be found: the operator's, or else that of y."""
-        return self.y.dtype if self.A.dtype is None else self.A.dtype
+        """Dtype of the tensor to be found: the operator's, or else that of y.
+
+        Complex measurements are of real tensors where the adjoint is real: one look at it.
+        """
+        if self.A.dtype is not None:
+            return self.A.dtype
+        if not is_complex(self.y):
+            return self.y.dtype
+        back = self.A.adjoint(namespace(self.y).zeros_like(self.y))
+        return in_precision_of(self.y.dtype, self.y, is_complex=is_complex(back))
 
     @property
     def equations(self) -> Any:
@@ -216,6 +224,8 @@ class Problem:
         weights = None if self.weights is None else _rows_of(self._spread_weights(rows), rows)
         object.__setattr__(block, "weights", weights)
         object.__setattr__(block, "count", A.count)
+        if "tensor_dtype" in self.__dict__:
+            object.__setattr__(block, "tensor_dtype", self.tensor_dtype)
         return block
 
     def select(self, trials: Sequence[int]) -> Problem:

@@ -685,3 +685,21 @@ def test_bad_settings_of_a_solver_say_what_and_what_to_try(data, settings, excep
     A, y, _ = data
     with pytest.raises(exception, match=message):
         lt.recover(A, y, RANK, solver=lt.StoTIHT(**settings))
+
+
+@pytest.mark.parametrize("solver", ["auto", "tiht", "stotiht", "rgn", "rcg"])
+@pytest.mark.filterwarnings("ignore::lowtucker.SlowOperatorWarning")
+def test_complex_measurements_by_functions_whose_adjoint_is_real_give_a_real_tensor(solver):
+    shape, rng = (6, 6, 5), np.random.default_rng(0)
+    matrix = rng.standard_normal((100, 180)) + 1j * rng.standard_normal((100, 180))
+    A = lt.FunctionOperator(
+        lambda X: matrix @ X.reshape(-1),
+        lambda v: (v.conj() @ matrix).real.reshape(shape),
+        shape,
+        100,
+    )
+    X = lt.random_tucker(shape, (2, 2, 2), seed=0)
+    result = lt.recover(A, A.forward(X), (2, 2, 2), solver=solver)
+    assert result.X.core.dtype == np.float64
+    assert result.success
+    assert lt.metrics.relative_error(result.X, X) < 1e-4
