@@ -51,7 +51,8 @@ print(f"{cube.shape}: {cube.size} numbers; {A.m} measurements, {A.m / cube.size:
 # A cube of fields has a low rank: few spectra, and rows and columns that repeat. At rank (40, 40,
 # 5) it has 17375 degrees of freedom, one for five measurements. Twenty steps of conjugate gradients
 # on the tensors of that rank are enough: there is no exact fit, as the cube is of low rank only
-# nearly.
+# nearly. (Rank and steps were chosen with the whole cube at hand. With measurements alone one would
+# hold some of them out, and compare.)
 rank = (40, 40, 5)
 result = lt.recover(A, y, rank, solver="rcg", max_epochs=20)
 found = result.X.full()

@@ -145,7 +145,10 @@ def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, Nu
         known = ~np.ma.getmaskarray(values)
         values = np.where(known, as_float(values.data, "values"), np.nan)
     if is_array(values) and not isinstance(values, np.ndarray | np.generic):
-        raise TypeError(f"values must be a NumPy array, got a {kind(values)} array.")
+        raise TypeError(
+            f"values must be a NumPy array, got a {kind(values)} array. "
+            "Try numpy.asarray(values), after values.cpu() for torch on a GPU."
+        )
     y = as_float(values, "values")
     if indices is not None:
         if shape is None:

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, all_finite, as_float, namespace, same_kind, size, to_numpy
+from lowtucker._arrays import (
+    Array,
+    all_finite,
+    as_float,
+    namespace,
+    same_kind,
+    size,
+    to_numpy,
+    without_gradients,
+)
 from lowtucker._memory import available_memory, readable_bytes
 from lowtucker._random import Seed
 from lowtucker.blocks import Shuffled
@@ -179,13 +188,14 @@ def solve(
 @contextmanager
 def in_units_of(problem: Problem) -> Iterator[Units]:
     """Units of a problem; a result that an error carries is brought out of them."""
-    units = units_of(problem)
-    try:
-        yield units
-    except OSError as error:
-        if hasattr(error, "result"):
-            error.result = out_of_units(error.result, units)
-        raise
+    with without_gradients():
+        units = units_of(problem)
+        try:
+            yield units
+        except OSError as error:
+            if hasattr(error, "result"):
+                error.result = out_of_units(error.result, units)
+            raise
 
 
 def told_without(units: Units, callbacks: Any) -> Any:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +28,10 @@ NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
               help="The authors' clip, candle_5_A.mat, for Figures 6 and 7.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1),
               help="Processes; as many as there are cores by default.")  # fmt: skip
+@click.option("--dask", metavar="ADDRESS",
+              help="Scheduler of a Dask cluster that does the work: tcp://host:8786.")  # fmt: skip
 def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: Path | None,
-              workers: int | None) -> None:  # fmt: skip
+              workers: int | None, dask: str | None) -> None:  # fmt: skip
     """Run the paper's experiments; write tables, pictures and one report.
 
     FIGURE is any of fig1 to fig7, "tuned" (both methods with the published and with their best
@@ -37,10 +42,14 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
       lowtucker reproduce                        all, 100 trials: a few minutes on two cores
       lowtucker reproduce fig3 fig4 --trials 20  a first look
       lowtucker reproduce fig6 fig7 --candle candle_5_A.mat
+      lowtucker reproduce --dask tcp://192.168.0.5:8786
 
     Results are kept as they come: after an interruption the same command goes on, and with more
     trials only those that are missing are computed. Figures 6 and 7 show a synthetic flame
     unless the authors' clip is given. They hold a matrix of 1.1 GB.
+
+    With --dask the same jobs are done by the workers of a cluster, one at a time by each; they
+    need lowtucker of this version. `dask worker --nthreads 1 --nworkers 8` makes use of 8 cores.
     """
     from lowtucker.experiments.clip import ClipRecovery, flame
     from lowtucker.experiments.clip import candle as load_candle
@@ -48,6 +57,11 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     from lowtucker.experiments.reproduce import Reproduction
     from lowtucker.experiments.runner import available_workers
 
+    if dask is not None and workers is not None:
+        raise ValueError(
+            "--workers are processes on this machine, but --dask gives the work to a cluster. "
+            "Leave one of them out."
+        )
     names = NAMES if not what or "all" in what else tuple(dict.fromkeys(what))
     paper = Paper(clip=ClipRecovery(clip=flame() if candle is None else load_candle(candle)))
     run = Reproduction(names, out, trials, seed, workers or available_workers(), paper)
@@ -56,8 +70,8 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     jobs = run.pending()
     screen = console()
     try:
-        with _bar(jobs) as report:
-            claims = run.run(jobs, report)
+        with _client(dask) as client, _bar(jobs) as report:
+            claims = replace(run, client=client).run(jobs, report)
     except KeyboardInterrupt:
         click.echo(
             f"Interrupted. What was computed is kept in {out / 'cells'}: the same command goes on "
@@ -70,6 +84,19 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
             table(["the paper's claim", "this run"], [[c.title, c.verdict] for c in claims])
         )
     screen.print(f"Report: {out / 'report.html'}", markup=False, soft_wrap=True)
+
+
+@contextmanager
+def _client(address: str | None) -> Iterator[Any]:
+    """Client of a cluster whose workers are ready; None without an address."""
+    if address is None:
+        yield None
+        return
+    from lowtucker._cluster import check_workers, connect
+
+    with connect(address) as client:
+        check_workers(client)
+        yield client
 
 
 class _bar:  # noqa: N801 - reads as a statement

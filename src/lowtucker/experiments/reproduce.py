@@ -37,6 +37,8 @@ class Reproduction:
     trials, seed, workers : int
     paper : Paper
         The experiments' settings.
+    client : distributed.Client, optional
+        Of a Dask cluster, whose workers then do the work instead.
     """
 
     names: Sequence[str]
@@ -45,6 +47,7 @@ class Reproduction:
     seed: int = 0
     workers: int = 1
     paper: Paper = field(default_factory=Paper)
+    client: Any = None
 
     @property
     def store(self) -> Store:
@@ -70,7 +73,7 @@ class Reproduction:
             report(job)
 
         try:
-            runner.run(jobs, self.store, workers=self.workers, report=count)
+            runner.run(jobs, self.store, workers=self.workers, client=self.client, report=count)
         finally:
             self._log(done, time.perf_counter() - begin)
         return self.write()
@@ -79,8 +82,9 @@ class Reproduction:
         """Add a line to the log: what was computed, where and when."""
         if jobs:
             facts = machine()
+            where = f"{self.workers} worker(s)" if self.client is None else "a Dask cluster"
             line = (
-                f"{facts['written']}: {jobs} jobs in {seconds:.0f} s, {self.workers} worker(s), "
+                f"{facts['written']}: {jobs} jobs in {seconds:.0f} s, {where}, "
                 f"seed {self.seed}, {self.trials} trial(s), lowtucker {facts['lowtucker']}, "
                 f"{facts['processor']}"
             )

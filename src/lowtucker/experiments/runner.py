@@ -6,15 +6,16 @@ import multiprocessing
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from lowtucker._arrays import one_blas_thread
 from lowtucker.experiments.base import Columns, Experiment, Results, quietly
+from lowtucker.experiments.farm import farmed
 from lowtucker.experiments.store import Store
 from lowtucker.monitoring import interrupts_raise
 
@@ -32,8 +33,13 @@ class Job:
     count: int
 
     def __call__(self) -> Columns:
+        """Compute the columns; Ctrl-C ends all of it."""
+        with interrupts_raise():
+            return self.compute()
+
+    def compute(self) -> Columns:
         """Compute the columns, with one BLAS thread and without known warnings."""
-        with one_blas_thread(), quietly(), interrupts_raise():
+        with one_blas_thread(), quietly():
             return self.experiment.compute(self.cell, self.first, self.count, self.seed)
 
     @property
@@ -58,16 +64,20 @@ def run(
     store: Store,
     *,
     workers: int = 1,
+    client: Any = None,
     report: Callable[[Job], None] = lambda job: None,
 ) -> None:
     """Do the jobs and keep their results; ``report`` hears of each that is kept.
 
-    The results do not depend on the number of workers. What was kept stays when this is
+    On so many processes, or on the workers of a Dask cluster where there is a ``client`` of it.
+    The results do not depend on who computes them. What was kept stays when this is
     interrupted; the jobs at work then are lost.
     """
-    for job, columns in _done(jobs, workers):
-        store.put(job.experiment, job.cell, job.seed, job.first, columns)
-        report(job)
+    made = _done(jobs, workers) if client is None else farmed(client, jobs)
+    with closing(made):  # at once, also where an error keeps it alive
+        for job, columns in made:
+            store.put(job.experiment, job.cell, job.seed, job.first, columns)
+            report(job)
 
 
 def results(experiment: Experiment, store: Store, seed: int, trials: int) -> Results | None:
@@ -89,7 +99,7 @@ def available_workers() -> int:
         return os.cpu_count() or 1
 
 
-def _done(jobs: Sequence[Job], workers: int) -> Iterator[tuple[Job, Columns]]:
+def _done(jobs: Sequence[Job], workers: int) -> Generator[tuple[Job, Columns]]:
     if workers <= 1 or len(jobs) <= 1:
         for job in jobs:
             yield job, job()

@@ -318,7 +318,7 @@ def _lengthened(x: Array, axis: int, count: int) -> Array:
         return x
     xp = namespace(x)
     shape = (*x.shape[:axis], count, *x.shape[axis + 1 :])
-    return xp.concat([x, like(xp.zeros(shape, dtype=x.dtype), x)], axis=axis)
+    return xp.concat([x, like(np.zeros(shape), x, x.dtype)], axis=axis)
 
 
 def _groups(columns: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int, ...], ...]:

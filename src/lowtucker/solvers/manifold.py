@@ -278,7 +278,7 @@ def damped_step(equations: NormalEquations, damping: float) -> Array:
     diagonal = real(xp.linalg.diagonal(equations.gram))
     # a design of zeros has a gradient of zeros: any other matrix solves it
     scale = max(damping, 4 * eps(diagonal)) * float(xp.mean(diagonal)) or 1.0
-    unit = like(xp.eye(diagonal.shape[0], dtype=equations.gram.dtype), equations.gram)
+    unit = like(np.eye(diagonal.shape[0]), equations.gram, equations.gram.dtype)
     return solve(equations.gram + scale * unit, equations.gradient)
 
 

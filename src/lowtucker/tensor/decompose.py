@@ -74,7 +74,7 @@ def leading_left(matrix: Array, r: int) -> Array:
     xp = namespace(matrix)
     n, p = matrix.shape[-2:]
     if r == n:
-        return xp.zeros_like(matrix[..., :, :1]) + like(xp.eye(n, dtype=matrix.dtype), matrix)
+        return xp.zeros_like(matrix[..., :, :1]) + like(np.eye(n), matrix, matrix.dtype)
     if n > p:
         return svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from lowtucker._arrays import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
 from lowtucker._linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
@@ -46,7 +48,7 @@ class Complement:
         xp, r = namespace(U), U.shape[1]
         W, _, Vh = svd(U[:r, :])
         reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
-        unit = like(xp.eye(r, dtype=U.dtype), U)
+        unit = like(np.eye(r), U, U.dtype)
         return cls(reflected, inv(unit - reflected[:r, :]))
 
     def coordinates(self, B: Array) -> Array:
@@ -123,8 +125,7 @@ class TangentSpace:
         core = self.X.core
         xp = namespace(core)
         flat = xp.reshape(core, (size(self.X.rank),))
-        rest = xp.zeros_like(flat[:1]) + xp.zeros((self.dof - flat.shape[0],), dtype=core.dtype)
-        return xp.concat([flat, like(rest, core)])
+        return xp.concat([flat, like(np.zeros(self.dof - flat.shape[0]), core, core.dtype)])
 
     def coordinates(self, Z: Any) -> Array:
         """Coordinates of the projection of tensors onto the space.
@@ -149,8 +150,8 @@ class TangentSpace:
         d = len(self.X.rank)
         xp = namespace(Z)
         if not size(Z.shape):
-            empty = xp.zeros((*Z.shape[: Z.ndim - d], self.dof), dtype=self.X.core.dtype)
-            return like(empty, self.X.core)
+            empty = np.zeros((*Z.shape[: Z.ndim - d], self.dof))
+            return like(empty, self.X.core, self.X.core.dtype)
         batch = Z.shape[: Z.ndim - d]
         flat = xp.reshape(Z, (size(batch), *Z.shape[Z.ndim - d :]))
         return xp.reshape(self.rows_coordinates(flat), (*batch, self.dof))
@@ -334,6 +335,6 @@ def _placed(block: Array, offsets: dict[int, int], factors: list[Array]) -> Arra
         parts = []
         for length in (before, after):
             shape[mode] = length
-            parts.append(like(xp.zeros(tuple(shape), dtype=block.dtype), block))
+            parts.append(like(np.zeros(shape), block, block.dtype))
         block = xp.concat([parts[0], block, parts[1]], axis=mode)
     return block

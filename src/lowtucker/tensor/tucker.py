@@ -19,6 +19,7 @@ from lowtucker._arrays import (
     eps,
     in_precision_of,
     is_complex,
+    kind,
     like,
     namespace,
     same_kind,
@@ -70,11 +71,8 @@ class TuckerTensor:
         """Check what a user gave; the package itself builds with :meth:`trusted`."""
         core, factors = _checked_parts(self.core, self.factors)
         for k, U in enumerate(factors):
-            xp = namespace(U)
-            gram = xp.matmul(adjoint(U), U)
-            unit = like(xp.eye(U.shape[-1], dtype=U.dtype), U)
-            defect = float(xp.max(xp.abs(gram - unit)))
-            if not defect <= 100 * U.shape[-2] * eps(U):
+            defect = _defect(U)
+            if defect:
                 raise ValueError(
                     f"factors[{k}] must have orthonormal columns, but |U^T U - I| reaches "
                     f"{defect:.1e}. Try TuckerTensor.from_factors(core, factors)."
@@ -104,6 +102,83 @@ class TuckerTensor:
         core, factors = _checked_parts(core, factors)
         pairs = [qr(U) for U in factors]
         return cls.trusted(multi_mode_product(core, [R for _, R in pairs]), [Q for Q, _ in pairs])
+
+    @classmethod
+    def from_tensorly(cls, tensor: Any) -> TuckerTensor:
+        """Build from a Tucker tensor of TensorLy, or any other pair of core and factors.
+
+        Factors with orthonormal columns, as ``tensorly.decomposition.tucker`` gives them, are
+        taken as they are; others as in :meth:`from_factors`. TensorLy is not imported.
+
+        Parameters
+        ----------
+        tensor : tensorly.TuckerTensor, or pair (core, factors)
+            Of NumPy, torch or JAX arrays.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> TuckerTensor.from_tensorly((np.ones((1, 1)), [np.ones((3, 1)), np.ones((4, 1))]))
+        TuckerTensor of shape (3, 4), rank (1, 1): 8 numbers instead of 12 (1.5x)
+        """
+        try:
+            core, factors = tensor
+            core, factors = as_float(core, "core"), tuple(factors)
+        except (TypeError, ValueError) as error:
+            raise type(error)(
+                "tensor must be a Tucker tensor of TensorLy, or a pair (core, factors), got "
+                f"{type(tensor).__name__}: {error}"
+            ) from error
+        if len(factors) != core.ndim:
+            raise ValueError(
+                f"tensor must have a factor for every mode of its core, got {len(factors)} for a "
+                f"core of shape {tuple(core.shape)}. Is it a CP tensor? After partial_tucker, give "
+                "the other modes identity matrices."
+            )
+        core, factors = _checked_parts(core, factors)
+        if any(_defect(U) for U in factors):
+            return cls.from_factors(core, factors)
+        return cls.trusted(core, factors)
+
+    def to_tensorly(self) -> Any:
+        """Tucker tensor of TensorLy with the same core and factors, which are not copied.
+
+        Raises
+        ------
+        ImportError
+            TensorLy is not installed.
+        TypeError
+            Its backend is for arrays of another kind.
+        ValueError
+            It has no such tensors: a stack of trials, one mode.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> random_tucker((3, 4, 5), (1, 2, 2), seed=0).to_tensorly()
+        Decomposed rank-(1, 2, 2) TuckerTensor of shape (3, 4, 5)
+        """
+        if self.batch_shape or self.order < 2:
+            what = f"a stack of {self.batch_shape}" if self.batch_shape else "one mode"
+            raise ValueError(
+                f"TensorLy has Tucker tensors of two modes or more, got {what}. Try X.trial(k) for "
+                "a tensor of a stack, X.full() for a vector."
+            )
+        try:
+            import tensorly
+        except ImportError as error:
+            raise ImportError(
+                "to_tensorly needs TensorLy, which is not installed. "
+                'Try: pip install "lowtucker[bench]"'
+            ) from error
+        from tensorly.tucker_tensor import TuckerTensor as Theirs
+
+        if not tensorly.is_tensor(self.core):
+            raise TypeError(
+                f"The tensor holds {kind(self.core)} arrays, but TensorLy works with the backend "
+                f"{tensorly.get_backend()!r}. Try tensorly.set_backend(...) first."
+            )
+        return Theirs((self.core, list(self.factors)))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
@@ -325,6 +400,15 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
         if not all_finite(part):
             raise ValueError(f"{name} has NaN or infinite entries.")
     return core, factors
+
+
+def _defect(U: Array) -> float:
+    """Largest entry of |U^T U - I|, where it is more than rounding; else 0."""
+    xp = namespace(U)
+    gram = xp.matmul(adjoint(U), U)
+    unit = like(np.eye(U.shape[-1]), U, U.dtype)
+    defect = float(xp.max(xp.abs(gram - unit)))
+    return 0.0 if defect <= 100 * U.shape[-2] * eps(U) else defect
 
 
 def _shape_of(batch: Sequence[int], r: int) -> str:
