@@ -290,7 +290,9 @@ def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, cli
     assert "the same command goes on from there" in " ".join(heard.decode().split())
     assert b"Traceback" not in heard
     eventually(lambda: not at_work(client))
-    assert not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
+    eventually(
+        lambda: not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
+    )
     whole = Reproduction(["fig3"], tmp_path, trials=100)
     kept = len(list(tmp_path.rglob("*.npz")))
     assert len(whole.pending()) == len(Reproduction(["fig3"], tmp_path / "x").pending()) - kept > 0

@@ -30,6 +30,7 @@ OPTIONS = {
     "recover": ("only", "trials", "plot", "candle"),
     "structured": ("only", "trials", "gigabytes", "folder"),
     "dask": ("gigabytes",),
+    "regression": (),
 }
 
 
@@ -68,6 +69,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 with how much memory, each in a process of its own; a quarter of an hour
     dask        a Gauss-Newton iteration on two worker processes against one process, and the
                 bytes that travel; one or two minutes
+    regression  estimators.TuckerRegressor against TensorLy's with its default and its best
+                ridge: synthetic tensors, and soybeans seen from the air; some minutes
 
     \b
     Yardsticks of `recover`:
@@ -109,6 +112,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _structured(only, trials, gigabytes, folder)
     elif what == "dask":
         rows = _dask(gigabytes)
+    elif what == "regression":
+        rows = _regression()
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -129,6 +134,15 @@ def _dask(gigabytes: float | None) -> list[Any]:
     from lowtucker.bench import cluster
 
     return _ratios(cluster.run(gigabytes or 1.0))
+
+
+def _regression() -> list[Any]:
+    check_extras("tensorly", extra="bench")
+    check_extras("sklearn", extra="sklearn")
+    from lowtucker.bench import regression
+    from lowtucker.estimators import TuckerRegressor
+
+    return _ratios(regression.run(TuckerRegressor))
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:

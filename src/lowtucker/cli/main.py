@@ -8,6 +8,7 @@ import warnings
 import click
 
 from lowtucker._version import __version__
+from lowtucker.cli.app import app
 from lowtucker.cli.bench import bench
 from lowtucker.cli.check import check
 from lowtucker.cli.common import INTERRUPTED
@@ -75,6 +76,7 @@ def main(traceback: bool) -> None:
     \b
     Try:
       lowtucker demo
+      lowtucker app
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
       lowtucker plan --shape 30,30,30 --rank 3,3,3
@@ -93,6 +95,7 @@ def main(traceback: bool) -> None:
 
 
 main.add_command(demo)
+main.add_command(app)
 main.add_command(recover)
 main.add_command(complete)
 main.add_command(plan)
