@@ -35,7 +35,8 @@ LEVELS = [
     ["completion"],
     ["estimators", "experiments", "bench"],
     ["theory"],
-    ["cli", "app"],
+    ["app"],
+    ["cli"],
 ]
 LEVEL = {part: level for level, parts in enumerate(LEVELS) for part in parts}
 # The readers of files know arrays and operators, no tensors and nothing above

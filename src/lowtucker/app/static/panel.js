@@ -1,0 +1,119 @@
+// A tab: settings that are checked as they change, one run at a time, an address that says it all.
+import { label, mark, part, read, say, write } from "./dom.js";
+import { describe, run } from "./stream.js";
+
+export class Panel {
+  constructor(id) {
+    this.id = id;
+    this.root = document.getElementById(id);
+    this.form = this.root.querySelector("form");
+    this.button = this.root.querySelector(".run");
+    this.facts = null;
+    this.code = "";
+    this.defaults = read(this.root);
+    this.form.addEventListener("submit", (event) => { event.preventDefault(); this.toggle(); });
+    this.root.addEventListener("input", (event) => this.changed(event));
+    label(this.root);
+  }
+
+  values() { return { tab: this.id, ...read(this.root), ...this.more() }; }
+  more() { return {}; }
+  ready() { return true; }
+  get running() { return Boolean(this.control); }
+
+  restore(values) {
+    write(this.root, { ...this.defaults, ...values });
+    this.adapt();
+    this.check();
+    this.redraw();
+  }
+
+  changed(event) {
+    const name = event.target.dataset.field;
+    if (!name) return;
+    label(this.root);
+    this.adapt(event.target);
+    this.onChange?.();
+    if (["x", "y"].includes(name)) this.redraw();
+    if (!["x", "y", "slice"].includes(name)) this.check();
+  }
+
+  // Ask the server what the settings amount to; the last question counts.
+  check() {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.ask(), 60);
+  }
+
+  async ask() {
+    clearTimeout(this.timer);
+    if (!this.ready()) return;
+    this.asking?.abort();
+    this.asking = new AbortController();
+    try {
+      const facts = await describe(this.values(), this.asking.signal);
+      this.facts = facts;
+      this.code = facts.code;
+      mark(this.root, "");
+      say(part(this.form, "problem"), "");
+      this.button.disabled = false;
+      this.tell(facts);
+    } catch (error) {
+      if (error.name === "AbortError") return;
+      mark(this.root, error.field);
+      say(part(this.form, "problem"), error.message);
+      this.button.disabled = !this.running;
+    }
+  }
+
+  toggle() { if (this.running) this.stop(); else this.start(); }
+
+  stop() {
+    this.control?.abort();
+    this.control = null;
+    this.look(false);
+    this.finished("Stopped.");
+  }
+
+  look(running) {
+    this.button.dataset.running = running;
+    this.button.textContent = running ? "Stop" : "Run";
+  }
+
+  async start() {
+    if (this.button.disabled || !this.ready()) return;
+    const control = new AbortController();
+    this.control = control;
+    this.look(true);
+    this.onRun?.();
+    say(part(this.form, "problem"), "");
+    part(this.root, "empty").hidden = true;
+    this.begin();
+    if (innerWidth < 821) this.root.querySelector(".results").scrollIntoView({ block: "start" });
+    let ended = "";
+    try {
+      await run(this.values(), control.signal, (event) => {
+        if (this.control !== control) return;
+        if (event.event === "error") say(part(this.form, "problem"), event.text);
+        if (event.event === "error" || event.event === "end") ended = event.event;
+        this.hear(event);
+      });
+      if (!ended) say(part(this.form, "problem"), "The server ended this run. Try again.");
+    } catch (error) {
+      if (error.name !== "AbortError") {
+        mark(this.root, error.field);
+        say(part(this.form, "problem"), error.message);
+      }
+    } finally {
+      if (this.control === control) {
+        this.control = null;
+        this.look(false);
+        this.finished(ended === "end" ? "" : "Ended early.");
+      }
+    }
+  }
+
+  adapt() {}
+  redraw() {}
+  tell() {}
+  finished() {}
+}

@@ -1,0 +1,117 @@
+// Slices of tensors on canvases: 256 levels from the server, colours from here.
+import { isDark, onTheme } from "./plot.js";
+import { make, part, short } from "./dom.js";
+
+const STOPS = {
+  fire: [[4, 4, 16], [60, 15, 90], [150, 38, 100], [220, 80, 60], [250, 160, 30], [252, 250, 180]],
+  grey: [[0, 0, 0], [255, 255, 255]],
+  viridis: [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]],
+  gap: [[48, 110, 205], [247, 247, 247], [205, 60, 45]],
+  gapDark: [[110, 165, 255], [26, 33, 40], [255, 125, 100]],
+};
+
+function lookup(name) {
+  const stops = STOPS[name === "gap" && isDark() ? "gapDark" : name];
+  const colours = new Uint8ClampedArray(1024);
+  for (let level = 0; level < 256; level += 1) {
+    const at = (level / 255) * (stops.length - 1), k = Math.min(Math.floor(at), stops.length - 2);
+    for (let c = 0; c < 3; c += 1) colours[4 * level + c] = stops[k][c] + (at - k) * (stops[k + 1][c] - stops[k][c]);
+    colours[4 * level + 3] = 255;
+  }
+  return colours;
+}
+
+export function decoded(volume) {
+  return { ...volume, levels: Uint8Array.from(atob(volume.data), (c) => c.charCodeAt(0)), data: null };
+}
+
+export function draw(canvas, volume, slice, colours) {
+  const [rows, columns, slices] = volume.shape;
+  const k = Math.max(0, Math.min(slice, slices - 1)), table = lookup(colours);
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+  const image = new ImageData(columns, rows);
+  for (let i = 0, at = k * rows * columns; i < rows * columns; i += 1, at += 1) {
+    const level = 4 * volume.levels[at];
+    image.data[4 * i] = table[level];
+    image.data[4 * i + 1] = table[level + 1];
+    image.data[4 * i + 2] = table[level + 2];
+    image.data[4 * i + 3] = 255;
+  }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+// Pictures side by side that share one slider.
+export class Gallery {
+  constructor(root) {
+    this.root = root;
+    this.card = part(root, "gallery");
+    this.place = part(this.card, "pictures");
+    this.slider = this.card.querySelector('[data-field="slice"]');
+    this.items = new Map();
+    this.stacks = new Map();
+    this.slider.addEventListener("input", () => this.redraw());
+    const play = part(this.card, "play");
+    play.addEventListener("click", () => {
+      const on = play.getAttribute("aria-pressed") !== "true";
+      play.setAttribute("aria-pressed", on);
+      play.textContent = on ? "Pause" : "Play";
+      clearInterval(this.timer);
+      if (on) this.timer = setInterval(() => this.step(), 140);
+    });
+    onTheme(() => this.redraw());
+  }
+
+  step() {
+    this.slider.value = (Number(this.slider.value) % Number(this.slider.max)) + 1;
+    this.slider.dispatchEvent(new Event("input", { bubbles: true }));
+  }
+
+  clear() {
+    this.items.clear();
+    this.stacks.clear();
+    this.place.replaceChildren();
+    this.card.hidden = true;
+  }
+
+  // A place for pictures that are below each other; grey until they come.
+  stack(name) {
+    if (!this.stacks.has(name)) {
+      this.stacks.set(name, make("div", { class: "stack" }));
+      this.place.append(this.stacks.get(name));
+    }
+    return this.stacks.get(name);
+  }
+
+  show(key, title, volume, colours, stack = key) {
+    if (!this.items.has(key)) {
+      const canvas = make("canvas", { class: "pixels", role: "img" });
+      const caption = make("figcaption");
+      this.stack(stack).append(make("figure", {}, canvas, caption));
+      this.items.set(key, { canvas, caption });
+    }
+    Object.assign(this.items.get(key), { title, volume: decoded(volume), colours });
+    const slices = volume.shape[2];
+    if (Number(this.slider.max) !== slices) {
+      this.slider.max = slices;
+      this.slider.dispatchEvent(new Event("change", { bubbles: true }));
+    }
+    this.card.hidden = false;
+    this.redraw(key);
+  }
+
+  redraw(only) {
+    const slice = Number(this.slider.value) - 1;
+    const output = this.slider.parentElement.querySelector("output");
+    output.textContent = `${Math.min(slice + 1, Number(this.slider.max))} of ${this.slider.max}`;
+    this.slider.setAttribute("aria-valuetext", output.textContent);
+    for (const [key, item] of this.items) {
+      if (only && key !== only) continue;
+      draw(item.canvas, item.volume, slice, item.colours);
+      const [name, what] = item.title;
+      item.caption.replaceChildren(make("b", {}, name), what ? ` ${what}` : "");
+      item.canvas.setAttribute("aria-label", `${name} ${what}, slice ${slice + 1}`);
+    }
+  }
+}
+
+export const gapTitle = (volume) => `difference, ±${short(volume.high)}`;

@@ -1,0 +1,103 @@
+// What the synthetic tab and the tab for one's own data share: curves, verdicts, pictures.
+import { counted, make, part, short } from "./dom.js";
+import { Curves } from "./plot.js";
+import { Gallery, gapTitle } from "./pictures.js";
+
+const COLUMNS = ["epoch", "passes", "seconds", "residual", "error"];
+const COLOURS = { TIHT: "--tiht", StoTIHT: "--stotiht", auto: "--auto" };
+const LABELS = { epoch: "epochs", passes: "passes over the measurements", seconds: "seconds", residual: "relative residual", error: "relative error" };
+
+export class Recovery {
+  constructor(root, colours, stacked) {
+    this.root = root;
+    this.colours = colours;
+    this.stacked = stacked;
+    this.curves = new Curves(root);
+    this.gallery = new Gallery(root);
+    this.verdicts = part(root, "verdicts");
+    this.runs = new Map();
+    root.querySelector("details").addEventListener("toggle", () => this.curves.tabulate());
+  }
+
+  begin() {
+    this.runs.clear();
+    this.curves.clear();
+    this.gallery.clear();
+    this.verdicts.replaceChildren();
+    part(this.root, "notices").replaceChildren();
+  }
+
+  hear(event) {
+    const heard = { problem: this.problem, start: this.start, points: this.points, picture: this.picture, result: this.result, notice: this.notice };
+    heard[event.event]?.call(this, event);
+  }
+
+  problem(event) {
+    this.palette = this.colours(event.truth);
+    this.gallery.show("truth", ["Original", `${event.truth.shape.join(" × ")}`], event.truth, this.palette);
+    for (const name of event.solvers) {
+      this.gallery.stack(name);
+      if (!this.stacked) this.gallery.stack(`${name} gap`);
+      const card = make("div", { class: "verdict" }, make("h3", {}, name, make("span", { class: "badge" }, "waits")));
+      card.style.setProperty("--c", `var(${COLOURS[name]})`);
+      this.verdicts.append(card);
+      const columns = Object.fromEntries(COLUMNS.map((column) => [column, []]));
+      this.runs.set(name, { columns, card });
+    }
+    this.draw();
+  }
+
+  start(event) { this.runs.get(event.solver).card.querySelector(".badge").textContent = "runs"; }
+
+  points(event) {
+    const { columns } = this.runs.get(event.solver);
+    for (const point of event.points) COLUMNS.forEach((name, k) => columns[name].push(point[k]));
+    this.draw();
+  }
+
+  picture(event) {
+    this.gallery.show(event.solver, [event.solver, ""], event.recovered, this.palette);
+    this.gallery.show(`${event.solver} gap`, [event.solver, gapTitle(event.difference)], event.difference, "gap", this.stacked ? event.solver : undefined);
+  }
+
+  result(event) {
+    const run = this.runs.get(event.solver);
+    run.columns = event.history;
+    const badge = make("span", { class: `badge ${event.success ? "yes" : "no"}` }, event.success ? "recovered" : "not recovered");
+    const numbers = [["error", short(event.error)], ["residual", short(event.residual)], ["effort", `${counted(event.epochs)} epochs, ${short(event.passes)} passes, ${short(event.seconds)} s`]];
+    const list = make("dl", {}, ...numbers.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
+    run.card.dataset.status = event.status;
+    run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, event.advice), list);
+    this.picture(event);
+    this.draw();
+  }
+
+  notice(event) { part(this.root, "notices").append(make("p", {}, event.text)); }
+
+  draw() {
+    const pick = (name) => this.root.querySelector(`[data-field="${name}"]`).value;
+    const x = pick("x"), y = pick("y");
+    const curves = [...this.runs].map(([label, run]) => ({ label, color: COLOURS[label], x: run.columns[x], y: run.columns[y] }));
+    this.curves.show(curves, { x: LABELS[x], y: LABELS[y], log: true, tolerance: y === "residual" ? 1e-6 : null });
+  }
+
+  stopped() {
+    for (const run of this.runs.values()) {
+      const badge = run.card.querySelector(".badge");
+      if (["waits", "runs"].includes(badge.textContent)) badge.textContent = "stopped";
+    }
+  }
+}
+
+// Three bars to scale: what there is, what is measured, what it takes.
+export function bars(place, facts) {
+  const most = Math.max(facts.entries, facts.m);
+  const rows = [["entries", facts.entries, "all"], ["measurements", facts.m, "m"], ["degrees of freedom", facts.dof, "dof"]];
+  place.replaceChildren(...rows.flatMap(([name, n, kind]) => {
+    const bar = make("i", { class: kind });
+    bar.style.width = `${(100 * n) / most}%`;
+    return [make("span", {}, `${counted(n)} ${name}`), bar];
+  }));
+  place.setAttribute("aria-label", rows.map(([name, n]) => `${counted(n)} ${name}`).join(", "));
+  place.hidden = false;
+}

@@ -1,0 +1,41 @@
+// Tab 1: a tensor that is made here, measured and recovered.
+import { counted, make, part } from "./dom.js";
+import { Panel } from "./panel.js";
+import { Recovery, bars } from "./recovery.js";
+
+export class Synthetic extends Panel {
+  constructor() {
+    super("synthetic");
+    this.recovery = new Recovery(this.root, () => (this.values().signal === "flame" ? "fire" : "viridis"), true);
+  }
+
+  // A rank is not larger than its side.
+  adapt() {
+    for (let k = 0; k < 3; k += 1) {
+      const side = this.root.querySelector(`[data-field="shape"][data-index="${k}"]`);
+      const rank = this.root.querySelector(`[data-field="rank"][data-index="${k}"]`);
+      const most = Math.min(Number(side.value), Math.max(12, Number(rank.value)));
+      if (Number(rank.max) !== most) rank.max = most;
+      rank.parentElement.querySelector("output").textContent = rank.value;
+    }
+  }
+
+  tell(facts) {
+    const b = (text) => make("b", {}, text);
+    const shape = this.values().shape.replaceAll(",", " × ");
+    const few = facts.ratio < 1 ? "That is fewer than its degrees of freedom: it cannot work." : facts.ratio < 1.5 ? "That is close to the least there can be." : "Is that enough? Press Run.";
+    part(this.root, "story").replaceChildren(
+      "A tensor of ", b(shape), " has ", b(counted(facts.entries)), " entries, but this one has low Tucker rank: ", b(counted(facts.dof)),
+      " degrees of freedom describe it. We look at it through ", b(counted(facts.m)), ` measurements, ${(100 * facts.share).toPrecision(3)} % of its entries. ${few}`,
+    );
+    bars(part(this.root, "bars"), facts);
+  }
+
+  begin() {
+    this.recovery.begin();
+  }
+
+  hear(event) { this.recovery.hear(event); }
+  redraw() { this.recovery.draw(); }
+  finished() { this.recovery.stopped(); }
+}

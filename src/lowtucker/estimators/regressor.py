@@ -1,0 +1,338 @@
+"""Tensor regression with the interface of scikit-learn."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from lowtucker._arrays import as_flag, as_number, size
+from lowtucker.estimators.arguments import (
+    Rank,
+    as_rows,
+    as_seed_number,
+    check_samples,
+    limit_of,
+    shape_of,
+)
+from lowtucker.estimators.fits import Fitting, noted
+from lowtucker.estimators.rows import FOLDS, Centred, Data, folded, in_own_order, joined
+from lowtucker.result import Result
+
+__all__ = ["TuckerRegressor"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Features up to which partial_fit keeps all that a fit needs: N^2 numbers
+EXACT = 1024
+
+
+class _Given(NamedTuple):
+    """Checked data of a call, and the shape of a sample."""
+
+    data: Data
+    digest: NumPyArray
+    shape: Rank
+    one_target: bool
+
+
+class _Moments(NamedTuple):
+    """What is known of rows that are gone."""
+
+    weight: float
+    mean_x: NumPyArray
+    mean_y: NumPyArray
+    spread: float  # sum of w |x - mean|^2
+
+    @classmethod
+    def of(cls, data: Data, rows: Centred) -> _Moments:
+        return cls(float(data.root @ data.root), rows.mean_x, rows.mean_y, _squares(rows.X))
+
+    def with_more(self, other: _Moments) -> _Moments:
+        """Those of both."""
+        total = self.weight + other.weight
+        share = other.weight / total
+        step = other.mean_x - self.mean_x
+        return _Moments(
+            total,
+            self.mean_x + share * step,
+            self.mean_y + share * (other.mean_y - self.mean_y),
+            self.spread + other.spread + self.weight * share * float(step @ step),
+        )
+
+
+class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
+    r"""Linear regression whose coefficient is a tensor of low Tucker rank.
+
+    .. math:: y_i = \langle A_i, X \rangle + b + \text{noise}, \quad
+        \min_{\mathrm{rank}\, X \le r,\, b}
+        \sum_i w_i (y_i - \langle A_i, X \rangle - b)^2 + \alpha \|X\|_F^2
+
+    Parameters
+    ----------
+    rank : "auto", tuple of int, or RankSearch
+        Tucker rank of the coefficient, one number a mode. "auto" takes the one that foretells rows
+        best that were left out (five folds); ``RankSearch(max=...)`` up to a largest one.
+    tensor_shape : tuple of int, optional
+        Shape of a sample, where X is given as (n_samples, n_features), row-major. By default that
+        of X, if it has more than two axes; else a sample is a vector, and the fit that of ordinary
+        least squares.
+    solver : str or Solver
+        "auto" is Riemannian Gauss-Newton with up to five starts; others as in
+        :func:`lowtucker.recover`.
+    fit_intercept : bool
+    alpha : float
+        Ridge penalty, as in ``sklearn.linear_model.Ridge``. With one, rows may be fewer than the
+        degrees of freedom of the rank.
+    tol : float
+        The relative residual that is as good as zero. Noise keeps fits above it, and they end where
+        the residual stops falling: ``result_.status`` says which.
+    max_epochs : int
+        Most readings of the rows, as in :func:`lowtucker.recover`.
+    random_state : int, RandomState or None
+        For the starts after the first. None draws a new one every fit.
+
+    Attributes
+    ----------
+    coef_ : array, shape (n_features,) or (n_targets, n_features)
+    intercept_ : float or array, shape (n_targets,)
+    coef_tensor_ : TuckerTensor
+        The coefficient by its factors. A list of them, one a target, where y has two axes; so are
+        ``rank_`` and ``result_``.
+    rank_ : tuple of int
+    result_ : Result
+        How the fit went: status, history, and for rank "auto" a note with the ranks that were
+        tried. Its residual is that of centred rows, with the ridge.
+    tensor_shape_ : tuple of int
+    n_features_in_ : int
+        The entries of a sample.
+    feature_names_in_ : array
+        Where X was a data frame.
+    n_iter_ : int
+        Epochs, the most of all targets.
+
+    Warns
+    -----
+    UnderdeterminedWarning
+        Fewer rows than degrees of freedom, and no ridge.
+
+    Notes
+    -----
+    The fit does not depend on the order of the rows, to the bit: they are sorted by a digest, and
+    equal rows are made one, of their mean y. So a weight of 3 is a row that is there three times.
+    Cost: a copy of X (some three for rank "auto"); some ten passes over X for every start, and
+    dof^2 numbers; the ridge adds some N. Rank "auto" takes five fits for every rank it tries.
+
+    ``partial_fit`` keeps, up to 1024 features, the triangular factor of all rows so far, at most
+    2 (N + 2)^2 numbers (five times that where the rank is sought), and minimises what ``fit`` on
+    all of them would; every call is a fit to at most so many rows. With more features, and after
+    ``fit``, rows are not kept: a batch is fitted together with
+    :math:`\lambda \|X - X_{old}\|^2`, :math:`\lambda` the mean eigenvalue of the rows before it:
+    for features of similar variance about as good as all rows, for others it gets there more
+    slowly. The rank is then that of the first call.
+
+    Examples
+    --------
+    >>> import numpy as np, lowtucker as lt
+    >>> from lowtucker.estimators import TuckerRegressor
+    >>> rng = np.random.default_rng(0)
+    >>> truth = lt.random_tucker((8, 8, 6), (2, 2, 2), seed=0).full()
+    >>> X = rng.standard_normal((300, 8, 8, 6))
+    >>> y = 5 + np.tensordot(X, truth, 3) + 0.1 * rng.standard_normal(300)
+    >>> model = TuckerRegressor().fit(X[:200], y[:200])
+    >>> model.rank_
+    (2, 2, 2)
+    >>> model.score(X[200:], y[200:]) > 0.98
+    True
+    >>> model.coef_tensor_
+    TuckerTensor of shape (8, 8, 6), rank (2, 2, 2): 52 numbers instead of 384 (7.38x)
+    """
+
+    def __init__(
+        self,
+        rank: Any = "auto",
+        *,
+        tensor_shape: Any = None,
+        solver: Any = "auto",
+        fit_intercept: bool = True,
+        alpha: float = 0.0,
+        tol: float = 1e-6,
+        max_epochs: int = 500,
+        random_state: Any = 0,
+    ) -> None:
+        self.rank = rank
+        self.tensor_shape = tensor_shape
+        self.solver = solver
+        self.fit_intercept = fit_intercept
+        self.alpha = alpha
+        self.tol = tol
+        self.max_epochs = max_epochs
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit the coefficient and the intercept.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_1, ..., n_d) or (n_samples, n_features)
+        y : array, shape (n_samples,) or (n_samples, n_targets)
+        sample_weight : array, shape (n_samples,), optional
+            Weights of the squared errors; 0 leaves a row out.
+
+        Returns
+        -------
+        self
+        """
+        given = self._given(X, y, sample_weight, first=True)
+        self._take_shape(given)
+        folds = folded(given.data, given.digest, self._folds(given.shape))
+        self._kept: list[Data] | None = None
+        rows = self._solve(given.data, folds, in_place=True)
+        self._moments = _Moments.of(given.data, rows)
+        return self
+
+    def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
+        """Fit to what came before and a batch of further rows.
+
+        Parameters
+        ----------
+        X, y, sample_weight
+            As in :meth:`fit`. A batch may be as small as one row.
+
+        Returns
+        -------
+        self
+        """
+        first = not hasattr(self, "coef_")
+        given = self._given(X, y, sample_weight, first=first)
+        if first:
+            self._take_shape(given)
+            exact = size(given.shape) <= EXACT
+            self._kept = [] if exact else None
+        elif given.one_target != self._one_target or given.data.Y.shape[1] != len(self._means):
+            raise ValueError(
+                f"y has {given.data.Y.shape[1]} targets in {2 - given.one_target} axes, but the "
+                f"first call saw {len(self._means)} in {2 - self._one_target}. Give as many."
+            )
+        if self._kept is not None:
+            parts = folded(given.data, given.digest, self._folds(given.shape))
+            pairs = zip(self._kept, parts, strict=True) if self._kept else ((b,) for b in parts)
+            self._kept = [joined(pair).compressed() for pair in pairs]
+            self._solve(joined(self._kept), self._kept)
+        elif first:
+            folds = folded(given.data, given.digest, self._folds(given.shape))
+            self._moments = _Moments.of(given.data, self._solve(given.data, folds, in_place=True))
+        else:
+            self._update(given.data)
+        return self
+
+    def predict(self, X: Any) -> NumPyArray:
+        """Foretell y.
+
+        Parameters
+        ----------
+        X : array, shape (n_samples, n_1, ..., n_d) or (n_samples, n_features)
+
+        Returns
+        -------
+        array, shape (n_samples,) or (n_samples, n_targets)
+        """
+        check_is_fitted(self, "coef_")
+        X, of_X = as_rows(X)
+        check_samples(of_X, self.tensor_shape_)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        foretold: NumPyArray = X @ self.coef_.T + self.intercept_
+        return foretold
+
+    def _given(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> _Given:
+        """Check the arguments of a fit and of the constructor."""
+        as_flag(self.fit_intercept, "fit_intercept")
+        as_number(self.alpha, "alpha", 0.0)
+        X, of_X = as_rows(X)
+        X, y = validate_data(
+            self, X, y, reset=first, dtype=np.float64, multi_output=True, y_numeric=True
+        )
+        if first:
+            shape = shape_of(self.tensor_shape, of_X, X.shape[1])
+        else:
+            shape = self.tensor_shape_
+            check_samples(of_X, shape)
+        limit_of(self.rank, shape)
+        weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
+        if np.any(weights < 0) or not np.any(weights > 0):
+            raise ValueError(
+                "sample_weight must not be negative, and not zero for all samples, got values from "
+                f"{weights.min():g} to {weights.max():g}. A weight of 0 leaves a sample out."
+            )
+        Y = np.asarray(y, dtype=np.float64)
+        data, digest = in_own_order(X, Y.reshape(len(Y), -1), weights)
+        return _Given(data, digest, shape, Y.ndim == 1)
+
+    def _take_shape(self, given: _Given) -> None:
+        self.tensor_shape_, self._one_target = given.shape, given.one_target
+
+    def _folds(self, shape: Rank) -> int:
+        """Parts that the rows are kept in."""
+        return 1 if limit_of(self.rank, shape) is None else FOLDS
+
+    def _fitting(self) -> Fitting:
+        return Fitting(
+            self.tensor_shape_, float(self.alpha), bool(self.fit_intercept), self.solver, self.tol,
+            self.max_epochs, as_seed_number(self.random_state),
+        )  # fmt: skip
+
+    def _solve(self, data: Data, folds: list[Data], *, in_place: bool = False) -> Centred:
+        """Fit every target to rows that are at hand, which are centred on the way."""
+        fitting, limit = self._fitting(), limit_of(self.rank, self.tensor_shape_)
+        targets = range(data.Y.shape[1])
+        found = [(self.rank, "") for _ in targets]
+        if limit is not None:
+            found = [fitting.best_rank(folds, target, limit) for target in targets]
+        rows = data.centred(fitting.intercept, in_place=in_place)
+        results = [noted(fitting(rows, k, rank), note) for k, (rank, note) in enumerate(found)]
+        self._take(results, rows)
+        return rows
+
+    def _update(self, data: Data) -> None:
+        """Fit every target to a batch, near the coefficient of the rows before it."""
+        fitting, before = self._fitting(), self._moments
+        batch = _Moments.of(data, data.centred(fitting.intercept))
+        self._moments = after = before.with_more(batch)
+        rows = Centred(
+            data.X - data.root[:, None] * after.mean_x, data.Y - data.root[:, None] * after.mean_y,
+            after.mean_x, after.mean_y, data.count, True,
+        )  # fmt: skip
+        weight = before.spread / data.X.shape[1] + fitting.alpha
+        tensors, ranks = self._listed(self.coef_tensor_), self._listed(self.rank_)
+        results = [
+            fitting(rows, k, rank, near=(weight, X) if weight else None)
+            for k, (X, rank) in enumerate(zip(tensors, ranks, strict=True))
+        ]
+        self._take(results, rows)
+
+    def _listed(self, value: Any) -> list[Any]:
+        return [value] if self._one_target else value
+
+    def _take(self, results: list[Result], rows: Centred) -> None:
+        """Set what a fit has found."""
+        coef = np.stack([np.ravel(result.X.full()) for result in results])
+        self._means = rows.mean_y
+        constant = rows.mean_y - [w @ rows.mean_x for w in coef]
+        one = self._one_target
+        self.coef_ = coef[0] if one else coef
+        self.intercept_ = float(constant[0]) if one else constant
+        self.coef_tensor_ = results[0].X if one else [result.X for result in results]
+        self.rank_ = results[0].rank if one else [result.rank for result in results]
+        self.result_ = results[0] if one else results
+        self.n_iter_ = max(int(result.epochs) for result in results)
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.three_d_array = True
+        return tags
+
+
+def _squares(X: NumPyArray) -> float:
+    flat = X.reshape(-1)
+    return float(flat @ flat)

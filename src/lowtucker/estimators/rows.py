@@ -1,0 +1,138 @@
+"""Weighted rows of a regression: in an order of their own, centred, folded, compressed."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+__all__ = ["FOLDS", "Centred", "Data", "digests", "folded", "in_own_order", "joined"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Parts that ranks are judged by: each is foretold by a fit to the others
+FOLDS = 5
+# Rows that are centred at a time
+BLOCK = 256
+
+
+@dataclass(frozen=True)
+class Data:
+    r"""Rows :math:`\sqrt{w_i}\,(1, x_i, y_i)`: least squares of these needs no weights.
+
+    Orthogonal combinations of such rows are rows too: nothing is lost, and n need not be more
+    than N + 1 and the number of targets.
+
+    Attributes
+    ----------
+    root : array, shape (n,)
+    X : array, shape (n, N)
+    Y : array, shape (n, t)
+    count : int
+        The rows that these were made of.
+    """
+
+    root: NumPyArray
+    X: NumPyArray
+    Y: NumPyArray
+    count: int
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the rows are those that were given, not combinations of them."""
+        return self.count == len(self.root)
+
+    def compressed(self) -> Data:
+        """Rows of the triangular factor, where there are twice as many as it has."""
+        width = 1 + self.X.shape[1] + self.Y.shape[1]
+        if len(self.root) <= 2 * width:
+            return self
+        joint = np.concatenate([self.root[:, None], self.X, self.Y], axis=1)
+        R = np.linalg.qr(joint, mode="r")
+        root, X, Y = np.split(R, [1, 1 + self.X.shape[1]], axis=1)
+        return Data(root[:, 0].copy(), X.copy(), Y.copy(), self.count)
+
+    def centred(self, intercept: bool, *, in_place: bool = False) -> Centred:
+        """Make rows without the part that an intercept fits. A copy of X, or X itself."""
+        total = float(self.root @ self.root)
+        if not intercept or not total:
+            means = np.zeros(self.X.shape[1]), np.zeros(self.Y.shape[1])
+            return Centred(self.X, self.Y, *means, self.count, self.is_plain)
+        mean_x = self.root @ self.X / total
+        # one by one: a target must not depend on the others, not in the last bit
+        mean_y = np.array([self.root @ y.copy() for y in self.Y.T]) / total
+        X = self.X if in_place else self.X.copy()
+        for start in range(0, len(X), BLOCK):  # nothing of the size of X is made for it
+            some = slice(start, start + BLOCK)
+            X[some] -= self.root[some, None] * mean_x
+        Y = self.Y - self.root[:, None] * mean_y
+        return Centred(X, Y, mean_x, mean_y, self.count, self.is_plain)
+
+
+@dataclass(frozen=True)
+class Centred:
+    """Rows to fit a tensor to, and the means that tell the intercept."""
+
+    X: NumPyArray
+    Y: NumPyArray
+    mean_x: NumPyArray
+    mean_y: NumPyArray
+    count: int
+    is_plain: bool
+
+
+def in_own_order(X: NumPyArray, Y: NumPyArray, weights: NumPyArray) -> tuple[Data, NumPyArray]:
+    """Rows in an order that depends on themselves alone, and their digests.
+
+    By digests of X, so that successive rows are as good as drawn at random. Rows of weight zero
+    are left out; rows of equal X are one, with the sum of the weights and the mean of y: the same
+    least-squares problem. One copy of X.
+    """
+    counting = np.flatnonzero(weights)
+    digest = digests(X)[counting]
+    X, Y, weights = (a if len(counting) == len(a) else a[counting] for a in (X, Y, weights))
+    order = np.lexsort((weights, *Y.T[::-1], digest[:, 1], digest[:, 0]))
+    digest, w, Y = digest[order], weights[order], Y[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = np.any(digest[1:] != digest[:-1], axis=1)
+    first = np.flatnonzero(new)
+    total = np.add.reduceat(w, first)
+    base = Y[first]
+    # from the first: the mean of equal numbers is that number to the bit
+    more = np.add.reduceat(w[:, None] * (Y - base[np.cumsum(new) - 1]), first)
+    root = np.sqrt(total)
+    rows = X[order[first]]
+    if np.any(root != 1):
+        rows *= root[:, None]
+    means = base + more / total[:, None]
+    return Data(root, rows, root[:, None] * means, len(root)), digest[first, 0]
+
+
+def digests(X: NumPyArray) -> NumPyArray:
+    """Digests of the rows, shape (n, 2), 128 bits each. Reads X once."""
+    # -0.0 + 0.0 is 0.0
+    made = [hashlib.sha1(row + 0.0, usedforsecurity=False).digest()[:16] for row in X]
+    return np.frombuffer(b"".join(made), dtype=np.uint64).reshape(-1, 2)
+
+
+def folded(data: Data, digest: NumPyArray, folds: int) -> list[Data]:
+    """Parts of the rows by their digests: the same, in whatever batches they come."""
+    if folds == 1:
+        return [data]
+    fold = digest % np.uint64(folds)
+    chosen = [np.flatnonzero(fold == k) for k in range(folds)]
+    return [Data(data.root[i], data.X[i], data.Y[i], len(i)) for i in chosen]
+
+
+def joined(parts: Sequence[Data]) -> Data:
+    """Rows of all parts, one below the other."""
+    if len(parts) == 1:
+        return parts[0]
+    return Data(
+        np.concatenate([part.root for part in parts]),
+        np.concatenate([part.X for part in parts]),
+        np.concatenate([part.Y for part in parts]),
+        sum(part.count for part in parts),
+    )

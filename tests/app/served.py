@@ -1,0 +1,125 @@
+"""A playground in a process of its own, as a user starts it, and how to talk to it."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import psutil
+
+COMMAND = "from lowtucker.cli import main; main(['app', '--port', '0'])"
+LIMITED = """
+from lowtucker.app.limits import Limits
+from lowtucker.app.server import listen, serve
+listening = listen("127.0.0.1", 0)
+url = f"http://127.0.0.1:{{listening.getsockname()[1]}}/"
+serve(listening, "127.0.0.1", Limits({}), lambda: print(url, flush=True))
+"""
+
+
+@dataclass
+class _Both:
+    """An answer and its connection, which share a socket."""
+
+    answer: http.client.HTTPResponse
+    connection: http.client.HTTPConnection
+
+    def close(self):
+        self.answer.close()
+        self.connection.close()
+
+
+@dataclass
+class Served:
+    """Where it is, and its process."""
+
+    url: str
+    process: subprocess.Popen
+
+    def connect(self):
+        return http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+
+    def ask(self, method, path, body=None, headers=None):
+        """Status, headers and content of an answer."""
+        connection = self.connect()
+        try:
+            connection.request(method, path, body, headers or {})
+            answer = connection.getresponse()
+            return answer.status, answer.headers, answer.read()
+        finally:
+            connection.close()
+
+    def post(self, path, values):
+        status, _, content = self.ask("POST", path, json.dumps(values))
+        return status, json.loads(content)
+
+    def upload(self, name, data):
+        status, _, content = self.ask("POST", f"/api/uploads?name={name}", data)
+        return status, json.loads(content)
+
+    def start(self, values):
+        """Connection to a run, and its events as they come."""
+        connection = self.connect()
+        connection.request("POST", "/api/run", json.dumps(values))
+        answer = connection.getresponse()
+        assert answer.status == 200, answer.read()
+        events = (json.loads(line[6:]) for line in answer if line.startswith(b"data: "))
+        return _Both(answer, connection), events
+
+    def run(self, **values):
+        """All events of a run, by their names."""
+        connection, events = self.start({k: str(v) for k, v in values.items()})
+        found = {}
+        for event in events:
+            found.setdefault(event["event"], []).append(event)
+        connection.close()
+        return found
+
+    def workers(self):
+        """Ids of its processes."""
+        found = psutil.Process(self.process.pid).children()
+        return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}
+
+
+@contextmanager
+def playground(limits=None):
+    """One that is gone afterwards; with the limits of ``Limits(...)``, where some are given."""
+    code = COMMAND if limits is None else LIMITED.format(limits)
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as made:
+        try:
+            url = re.search(r"http://\S+", made.stdout.readline()).group()
+            yield Served(url, made)
+        finally:
+            if made.poll() is None:
+                made.terminate()
+            made.wait(30)
+
+
+def eventually(condition, seconds=20):
+    """Wait until something holds; how long is not looked at."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        if condition():
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def folders(process_id):
+    """Folders of a server, for files that were sent and results."""
+    return set(Path(tempfile.gettempdir()).glob(f"lowtucker-app-{process_id}-*"))
+
+
+# Long enough for any test to end it
+LONG = {
+    "tab": "phase", "shape": "6,6,6", "largest": "6", "columns": "20", "most": "20", "trials": "12",
+}  # fmt: skip

@@ -1,0 +1,340 @@
+"""The page in a browser: what a person sees and does. Pictures are kept in out/app."""
+
+from __future__ import annotations
+
+import re
+from contextlib import contextmanager
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import numpy as np
+import psutil
+import pytest
+
+import lowtucker as lt
+from app.hostile import FILES, content
+from app.served import eventually
+from lowtucker.experiments.flame import synthetic_flame
+
+PICTURES = Path(__file__).parents[2] / "out" / "app"
+QUICK = "shape=10%2C10%2C6&rank=2%2C2%2C2&ratio=5&solvers=tiht%2Cauto"
+TIMES = "\N{MULTIPLICATION SIGN}"
+SHAPE = f"Original 10 {TIMES} 10 {TIMES} 6"
+GRID = "tab=phase&shape=6%2C6%2C6&largest=6&columns=16&most=8&trials=12"
+
+
+@contextmanager
+def opened(browser, server, query="", refused=False, **context):
+    """Page that logs no error, and asks nobody but its own server."""
+    window = browser.new_context(viewport={"width": 1280, "height": 900}, **context)
+    page = window.new_page()
+    errors, urls = [], []
+    page.on("console", lambda m: m.type in ("error", "warning") and errors.append(m.text))
+    page.on("pageerror", lambda error: errors.append(str(error)))
+    page.on("request", lambda request: urls.append(request.url))
+    page.goto(f"{server.url}?{query}")
+    page.wait_for_selector("html[data-ready=true]")
+    yield page
+    window.close()
+    if refused:  # the browser logs every answer that is no success
+        errors = [text for text in errors if "status of 422" not in text]
+    assert not errors
+    assert {f"{u.scheme}://{u.netloc}/" for u in map(urlsplit, urls)} == {server.url}
+
+
+def picture(page, name):
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+
+def ended(page, panel):
+    page.wait_for_selector(f"#{panel} .run[data-running=false]", timeout=60_000)
+
+
+def plotted(page, panel="synthetic"):
+    return page.get_attribute(f"#{panel} .plot", "aria-label")
+
+
+def no_sideways(page):
+    wide, seen = page.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    return wide == seen
+
+
+def test_curves_reach_the_tolerance_and_turn_without_a_new_run(browser, server):
+    with opened(browser, server, QUICK.replace("10%2C10%2C6", "20%2C20%2C12")) as page:
+        runs = []
+        page.on("request", lambda r: r.url.endswith("/api/run") and runs.append(r))
+        page.click("#synthetic .run")
+        seen = set()
+        page.wait_for_selector("#synthetic .uplot canvas")
+        while page.get_attribute("#synthetic .run", "data-running") == "true":
+            seen.add(plotted(page))
+        assert len(seen) > 2  # it grew
+        assert page.locator("#synthetic .badge.yes").all_inner_texts() == ["recovered"] * 2
+        assert "The residual fell below the tolerance." in page.inner_text("#synthetic .verdicts")
+        page.click("#synthetic summary")
+        page.wait_for_selector("#synthetic [data-part=table] tbody tr")
+        table = page.locator("#synthetic [data-part=table] tbody tr")
+        assert table.first.inner_text().split() == ["TIHT", "0", "1"]  # from the start, zero
+        page.select_option("#synthetic [data-field=y]", "residual")
+        assert eventually(lambda: plotted(page).startswith("relative residual"))
+        found = re.findall(r"(TIHT|auto): (\S+) at epochs", plotted(page))
+        assert {name for name, _ in found} == {"TIHT", "auto"}
+        assert all(float(value) <= 1e-6 for _, value in found)
+        for x, words in (("seconds", "seconds"), ("passes", "passes over the measurements")):
+            page.select_option("#synthetic [data-field=x]", x)
+            assert eventually(lambda words=words: f" at {words} " in plotted(page))
+        assert len(runs) == 1
+        assert float(table.last.inner_text().split()[-1]) <= 1e-6
+        picture(page, "tested-synthetic")
+
+
+def test_slices_are_shown_beside_their_recovery(browser, server):
+    with opened(browser, server, QUICK) as page:
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        captions = page.locator("#synthetic figcaption").all_inner_texts()
+        assert [text.split(",")[0] for text in captions] == [
+            SHAPE, "TIHT", "TIHT difference", "auto", "auto difference",
+        ]  # fmt: skip
+        pixels = """[...document.querySelectorAll('#synthetic canvas.pixels')]
+            .map((c) => c.toDataURL())"""
+        first = page.evaluate(pixels)
+        assert first[0] == first[1] == first[3]  # the original came back
+        assert len({first[0], first[2], first[4]}) == 3
+        page.locator("#synthetic [data-field=slice]").fill("1")
+        then = page.evaluate(pixels)
+        assert then[0] == then[1] != first[0]
+        assert eventually(lambda: "slice=1" in page.evaluate("location.search"))
+
+
+def test_clip_comes_back_and_can_be_fetched(browser, server, tmp_path):
+    lt.io.save_gif(tmp_path / "clip.gif", synthetic_flame((24, 24, 8)))
+    with opened(browser, server, "tab=data&rows=3%3A14&columns=5%3A16&rank=3%2C3%2C2") as page:
+        page.set_input_files("#data input[type=file]", tmp_path / "clip.gif")
+        page.wait_for_selector("#data .run")
+        assert (
+            page.inner_text("#data [data-part=uploading]") == f"clip.gif: 24 {TIMES} 24 {TIMES} 8"
+        )
+        assert page.locator("#data [data-field=rows]").first.input_value() == "3"
+        page.click("#data .run")
+        page.wait_for_selector("#data figure >> nth=2")
+        ended(page, "data")
+        picture(page, "tested-data")
+        assert page.get_attribute("#data [data-field=slice]", "max") == "8"
+        page.locator("#data [data-field=slice]").fill("8")
+        assert page.inner_text("#data .scrub output") == "8 of 8"
+        with page.expect_download() as waiting:
+            page.click("text=Result (.npz)")
+        waiting.value.save_as(tmp_path / "result.npz")
+        assert lt.load(tmp_path / "result.npz").X.shape == (12, 12, 8)
+        with page.expect_download() as waiting:
+            page.click("text=Report (.html)")
+        waiting.value.save_as(tmp_path / "report.html")
+        assert "clip.gif, rows 3:14" in (tmp_path / "report.html").read_text()
+
+
+def test_part_is_chosen_by_dragging(browser, server):
+    with opened(browser, server, "tab=data") as page:
+        page.click("#data [data-part=example]")
+        page.wait_for_selector("#data .preview")
+        box = page.locator("#data .preview").bounding_box()
+        at = [(box["x"] + f * box["width"], box["y"] + f * box["height"]) for f in (0.26, 0.74)]
+        page.mouse.move(*at[0])
+        page.mouse.down()
+        page.mouse.move(*at[1], steps=4)
+        page.mouse.up()
+        spans = [c.input_value() for c in page.locator("#data .spans input").all()]
+        assert spans == ["13", "36", "13", "36", "1", "12"]
+        assert eventually(lambda: "6,912" in page.inner_text("#data .story"))
+
+
+def test_hostile_files_are_refused_on_the_page(browser, server, tmp_path):
+    with opened(browser, server, "tab=data", refused=True) as page:
+        for name in ("trapped.npy", "large.npy", "page.npy", "header.mat", "bomb.npz"):
+            (tmp_path / name).write_bytes(content(name))
+            page.set_input_files("#data input[type=file]", tmp_path / name)
+            alert = page.locator("#data [data-part=refused]", has_text=name)
+            alert.wait_for()
+            assert alert.get_attribute("role") == "alert"
+            assert FILES[name][1] in alert.inner_text()
+            assert not page.is_visible("#data .run")
+        picture(page, "tested-refused")
+
+
+def test_stop_ends_the_work(browser, server):
+    with opened(browser, server, GRID) as page:
+        page.click("#phase .run")
+        page.wait_for_selector("#phase td[data-rate]")
+        before = server.workers()
+        page.click("#phase .run")
+        assert page.inner_text("#phase .verdicts") == "Stopped."
+        assert page.inner_text("#phase .run") == "Run"
+        assert eventually(lambda: any(not psutil.pid_exists(pid) for pid in before))
+        filled = page.locator("#phase td[data-rate]").count()
+        page.click("#phase .run")  # and again from the beginning
+        page.wait_for_selector("#phase td[data-rate]")
+        assert filled
+
+
+def test_closing_the_page_ends_the_work(browser, server):
+    with opened(browser, server, GRID) as page:
+        page.click("#phase .run")
+        page.wait_for_selector("#phase td[data-rate]")
+        before = server.workers()
+        page.close()
+        assert eventually(lambda: any(not psutil.pid_exists(pid) for pid in before))
+
+
+def test_two_runs_at_once(browser, server):
+    with opened(browser, server, GRID) as page:
+        page.click("#phase .run")
+        page.wait_for_selector("#phase td[data-rate]")
+        page.click("#tab-synthetic")
+        page.uncheck("#synthetic [value=tiht]")
+        page.uncheck("#synthetic [value=stotiht]")
+        page.wait_for_selector("#synthetic .run:enabled")
+        page.click("#synthetic .run")
+        page.wait_for_selector("#synthetic .badge.yes")
+        page.click("#tab-phase")
+        assert page.inner_text("#phase .run") == "Stop"  # still at work
+        picture(page, "tested-phase")
+        page.click("#phase .run")
+
+
+def test_address_holds_the_settings(browser, server):
+    with opened(browser, server, QUICK) as page:
+        page.locator("#synthetic [data-field=noise]").fill("0.05")
+        page.select_option("#synthetic [data-field=operator]", "dct")
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        shared = page.url
+        words = {k: v[0] for k, v in parse_qs(urlsplit(shared).query).items()}
+        assert words["noise"] == "0.05"
+        assert words["operator"] == "dct"
+        assert words["shape"] == "10,10,6"
+        page.locator("#synthetic [data-field=ratio]").fill("7")
+        assert eventually(lambda: page.evaluate("location.search").find("ratio=7") > 0)
+        page.click("#tab-phase")
+        page.go_back()
+        page.wait_for_selector("#synthetic:visible")
+        assert page.input_value("#synthetic [data-field=ratio]") == "7"
+        page.go_back()
+        assert eventually(lambda: page.input_value("#synthetic [data-field=ratio]") == "5")
+        assert "ratio=5" in page.url
+        page.go_forward()
+        assert eventually(lambda: page.input_value("#synthetic [data-field=ratio]") == "7")
+        assert "ratio=7" in page.url
+    with opened(browser, server, urlsplit(shared).query) as page:
+        again = {k: v[0] for k, v in parse_qs(urlsplit(page.url).query).items()}
+        assert again == words
+        assert page.input_value("#synthetic [data-field=noise]") == "0.05"
+        assert page.input_value("#synthetic [data-field=operator]") == "dct"
+        assert not page.is_checked("#synthetic [value=stotiht]")
+
+
+def test_code_gives_the_numbers_on_the_page(browser, server):
+    with opened(browser, server, QUICK) as page:
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        page.click("#show-code")
+        page.wait_for_selector("#code[open]")
+        code = page.inner_text("#code-text")
+        page.screenshot(path=PICTURES / "tested-code.png")
+        shown = page.locator("#synthetic .verdict dd").all_inner_texts()
+    names = {}
+    exec(code, names)
+    for k, result in enumerate(names["results"].values()):
+        error, residual, effort = shown[3 * k : 3 * k + 3]
+        assert float(error) == pytest.approx(result.error, rel=0.06)  # two digits are shown
+        assert float(residual) == pytest.approx(result.residual, rel=0.06)
+        assert effort.startswith(f"{result.epochs} epochs")
+
+
+def test_settings_without_meaning_are_told_before_a_run(browser, server):
+    with opened(browser, server, QUICK, refused=True) as page:
+        page.fill("#s-block", "0")
+        page.wait_for_selector("#synthetic [data-part=problem]:visible")
+        assert "block is '0'" in page.inner_text("#synthetic [data-part=problem]")
+        assert page.get_attribute("#s-block", "aria-invalid") == "true"
+        assert page.is_disabled("#synthetic .run")
+        page.fill("#s-block", "auto")
+        page.wait_for_selector("#synthetic .run:enabled")
+        assert page.is_hidden("#synthetic [data-part=problem]")
+
+
+def test_keys_alone_will_do(browser, server):
+    with opened(browser, server, QUICK) as page:
+        page.focus("#tab-synthetic")
+        page.keyboard.press("ArrowRight")
+        assert page.is_visible("#data")
+        page.keyboard.press("End")
+        assert page.is_visible("#phase")
+        page.keyboard.press("Home")
+        assert page.is_visible("#synthetic")
+        focused = "document.activeElement"
+        for _ in range(30):
+            page.keyboard.press("Tab")
+            if page.evaluate(f"{focused}.className") == "run":
+                break
+        assert page.evaluate(f"{focused}.textContent") == "Run"
+        assert page.evaluate(f"getComputedStyle({focused}).outlineStyle") == "solid"
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#synthetic .badge.yes >> nth=1")
+        assert page.get_attribute("#synthetic .verdicts", "aria-live") == "polite"
+
+
+def test_everything_has_a_name_for_those_who_hear_it(browser, server):
+    unnamed = """[...document.querySelectorAll('input, select, button, [role=img], canvas[role]')]
+        .filter((e) => !e.labels?.length && !e.ariaLabel && !e.textContent.trim())
+        .map((e) => e.outerHTML)"""
+    with opened(browser, server, QUICK) as page:
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        assert page.evaluate(unnamed) == []
+        ids = page.evaluate("[...document.querySelectorAll('[id]')].map((e) => e.id)")
+        assert len(ids) == len(set(ids))
+
+
+def test_narrow_screens_need_no_scrolling_sideways(browser, server):
+    with opened(browser, server, QUICK, color_scheme="dark") as page:
+        page.set_viewport_size({"width": 360, "height": 740})
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        assert no_sideways(page)
+        picture(page, "tested-phone")
+        page.click("#tab-data")
+        page.click("#data [data-part=example]")
+        page.wait_for_selector("#data .run")
+        assert no_sideways(page)
+        page.click("#tab-phase")
+        page.locator("#phase input[data-field=columns]").fill("16")
+        page.click("#phase .run")
+        page.wait_for_selector("#phase td[data-rate]")
+        assert no_sideways(page)
+        page.click("#phase .run")
+        page.click("#show-code")
+        assert no_sideways(page)
+
+
+def luminance(colour):
+    parts = np.array([int(v) for v in re.findall(r"\d+", colour)[:3]]) / 255
+    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_text_stands_out_in_light_and_dark(browser, server, scheme):
+    colours = """['.story', '.hint', '.run', '.tabs button', '.alert'].map((name) => {
+        const element = document.querySelector(name);
+        let behind = element;
+        const colour = (e) => getComputedStyle(e).backgroundColor;
+        while (colour(behind) === 'rgba(0, 0, 0, 0)') behind = behind.parentElement;
+        return [name, getComputedStyle(element).color, colour(behind)];
+    })"""
+    with opened(browser, server, QUICK, color_scheme=scheme) as page:
+        dark = luminance(page.evaluate("getComputedStyle(document.body).backgroundColor")) < 0.2
+        assert dark == (scheme == "dark")
+        for name, *pair in page.evaluate(colours):
+            low, high = sorted(map(luminance, pair))
+            assert (high + 0.05) / (low + 0.05) >= 4.5, name

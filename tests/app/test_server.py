@@ -1,0 +1,477 @@
+"""The server: what it answers, what it refuses, and that work ends when nobody listens."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import shutil
+import signal
+import socket
+from pathlib import Path
+
+import numpy as np
+import psutil
+import pytest
+from click.testing import CliRunner
+
+import lowtucker as lt
+from app.hostile import FILES, content
+from app.served import LONG, eventually, folders, playground
+from lowtucker.app.guard import host_allowed
+from lowtucker.cli import main
+from lowtucker.experiments.flame import synthetic_flame
+
+STATIC = Path(lt.__file__).parent / "app" / "static"
+SMALL = {"tab": "synthetic", "shape": "8,8,6", "rank": "2,2,2", "solvers": "auto", "seed": "3"}
+
+
+def executed(code):
+    """Names that Python code leaves behind."""
+    names = {}
+    exec(code, names)
+    return names
+
+
+def same(told, result):
+    """Whether a run on the server and one here came to the same numbers."""
+    assert told["status"] == result.status.name
+    assert told["epochs"] == result.epochs
+    assert told["passes"] == pytest.approx(result.passes)
+    assert told["history"]["residual"] == pytest.approx(result.history["residual"], rel=1e-6)
+    assert told["error"] == pytest.approx(result.error, rel=1e-6)
+
+
+# ---- the page ----
+
+
+def test_page_comes_with_a_policy_that_lets_nothing_in(server):
+    status, headers, content = server.ask("GET", "/")
+    assert status == 200
+    assert b"lowtucker" in content
+    policy = headers["Content-Security-Policy"]
+    sources = set(re.findall(r"'[^']+'|\b\w+:", policy))
+    assert sources == {"'none'", "'self'", "data:"}
+    assert headers["X-Content-Type-Options"] == "nosniff"
+    for name in ("app.js", "style.css", "vendor/uPlot.iife.min.js", "vendor/uPlot.LICENSE"):
+        assert server.ask("GET", f"/static/{name}")[0] == 200
+
+
+def test_nothing_on_the_page_points_elsewhere():
+    for path in STATIC.glob("*.*"):
+        urls = set(re.findall(r"https?://[^\s\"'<>]+", path.read_text()))
+        assert urls <= {"http://www.w3.org/2000/svg"}, path
+        assert "style=" not in path.read_text() or path.suffix != ".html"  # the policy forbids it
+
+
+@pytest.mark.parametrize("path", ["/static/../server.py", "/static/%2e%2e/server.py", "/nothing"])
+def test_nothing_else_is_served(server, path):
+    assert server.ask("GET", path)[0] == 404
+
+
+# ---- settings ----
+
+
+def test_settings_are_described(server):
+    status, facts = server.post("/api/describe", SMALL | {"ratio": "5"})
+    dof = lt.degrees_of_freedom((8, 8, 6), (2, 2, 2))
+    assert status == 200
+    assert (facts["m"], facts["dof"], facts["entries"]) == (5 * dof, dof, 384)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "text"),
+    [
+        ({"rank": "9,2,2"}, "rank", "The rank (9, 2, 2) is larger than the shape (8, 8, 6)"),
+        ({"rank": "2,2"}, "rank", "rank has 2 numbers; expected 3"),
+        ({"shape": "8,8,x"}, "shape", "expected a whole number, 2 to 200"),
+        ({"shape": "200,200,200"}, "shape", "8000000 entries are too many for this page"),
+        ({"shape": "70,70,70", "ratio": "9"}, "ratio", "MB; at most 400 here"),
+        ({"operator": "entries", "ratio": "50"}, "ratio", "more than the 384 entries"),
+        ({"ratio": "nan"}, "ratio", "expected a number, 0.2 to 100"),
+        ({"noise": "-1"}, "noise", "expected a number, 0 to 0.5"),
+        ({"operator": "magic"}, "operator", "expected gaussian, rank-one, entries, dct"),
+        ({"solvers": ""}, "solvers", "Choose one or more of the solvers"),
+        ({"block": "0"}, "block", "expected a whole number, 1 to"),
+        ({"step": "-1"}, "step", "expected a number"),
+        ({"tab": "data"}, "file", "Drop it on the page again"),
+        ({"tab": "phase", "trials": "1000"}, "trials", "1 to 100"),
+        ({"tab": "phase", "largest": "40", "shape": "30,30,30"}, "largest", "1 to 30"),
+        ({"tab": "other"}, "tab", "expected synthetic, data, phase"),
+        ({"seed": ["a", "list"]}, "seed", "must be a short text"),
+    ],
+)
+def test_settings_without_meaning_are_refused(server, change, field, text):
+    for path in ("/api/describe", "/api/run"):
+        status, answer = server.post(path, SMALL | change)
+        assert status == 422
+        assert answer["field"] == field
+        assert text in answer["error"]
+
+
+@pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "' + b"x" * 30_000 + b'"}'])
+def test_what_is_no_settings_is_refused(server, body):
+    status, _, content = server.ask("POST", "/api/run", body)
+    assert status == 422
+    assert "Settings" in json.loads(content)["error"]
+
+
+# ---- runs, and the code that does the same ----
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"solvers": "tiht,stotiht,auto", "signal": "random"},
+        {"solvers": "stotiht", "block": "60", "step": "0.4", "ratio": "6"},
+        {"operator": "rank-one", "signal": "random"},
+        {"operator": "entries", "signal": "random", "ratio": "5"},
+        {"operator": "dct", "noise": "0.05", "signal": "random", "seed": "4"},
+    ],
+    ids=lambda change: "-".join(change.values()),
+)
+def test_code_gives_the_numbers_of_the_run(server, change):
+    events = server.run(**SMALL | change)
+    assert "error" not in events
+    results = executed(events["code"][0]["code"])["results"]
+    assert [told["solver"] for told in events["result"]] == list(results)
+    for told in events["result"]:
+        same(told, results[told["solver"]])
+    assert events["end"]
+
+
+def test_points_come_while_it_runs_and_end_at_the_tolerance(server):
+    events = server.run(**SMALL | {"shape": "16,16,8", "solvers": "tiht", "ratio": "4"})
+    (told,) = events["result"]
+    assert told["success"]
+    assert told["history"]["residual"][-1] <= 1e-6
+    epochs = [point[0] for event in events["points"] for point in event["points"]]
+    assert epochs == list(range(1, len(epochs) + 1))
+    live = [point[3] for event in events["points"] for point in event["points"]]
+    assert live == told["history"]["residual"][1 : len(live) + 1]
+    truth, found = events["problem"][0]["truth"], told["recovered"]
+    assert truth["shape"] == [16, 16, 8]
+    assert truth["data"] == found["data"]  # in 256 levels there is no difference
+    assert told["difference"]["high"] < 1e-5
+
+
+def test_warnings_and_advice_reach_the_page(server):
+    events = server.run(**SMALL | {"ratio": "0.8"})
+    assert "32 measurements cannot determine a tensor" in events["notice"][0]["text"]
+    assert len(events["notice"]) == 1
+    (told,) = events["result"]
+    assert not told["success"]
+    assert "Take more measurements" in told["advice"]
+
+
+def test_phase_diagram_has_the_rates_of_its_code(server):
+    grid = {"tab": "phase", "shape": "5,5,5", "largest": "1", "columns": "3", "trials": "2"}
+    events = server.run(**grid)
+    rates = executed(events["code"][0]["code"])["rates"]
+    cells = {(tuple(c["rank"]), c["m"]): c["rate"] for c in events["cell"]}
+    assert cells == rates
+    assert len(cells) == 3
+    assert {0.0, 1.0} <= set(cells.values())
+
+
+def test_phase_diagram_leaves_out_what_cannot_be_measured(server):
+    _, facts = server.post(
+        "/api/describe", {"tab": "phase", "shape": "3,3,3", "operator": "entries", "most": "6",
+                          "columns": "2", "largest": "2"},
+    )  # fmt: skip
+    assert facts["cells"] == 2  # of 4: ranks 1 and 2 have 7 and 20 degrees of freedom
+
+
+# ---- files ----
+
+
+@pytest.fixture(scope="module")
+def flame():
+    stream = io.BytesIO()
+    np.save(stream, synthetic_flame((20, 24, 8)))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("operator", ["gaussian", "entries"])
+def test_recovery_of_a_file(server, flame, tmp_path, monkeypatch, operator):
+    status, found = server.upload("flame.npy", flame)
+    assert status == 200
+    assert found["arrays"] == [{"name": None, "shape": [20, 24, 8]}]
+    events = server.run(tab="data", file=found["key"], rows="3:14", columns="5:16", frames="2:7",
+                        rank="3,3,2", share="60", operator=operator)  # fmt: skip
+    assert "error" not in events
+    assert [event["name"] for event in events["file"]] == ["result.npz", "report.html"]
+    assert "the best approximation of this rank" in events["summary"][0]["lines"]["relative error"]
+    key = events["code"][0]["result"]
+    status, headers, content = server.ask("GET", f"/api/results/{key}/result.npz")
+    assert status == 200
+    assert "attachment" in headers["Content-Disposition"]
+    (tmp_path / "fetched.npz").write_bytes(content)
+    (tmp_path / "flame.npy").write_bytes(flame)
+    monkeypatch.chdir(tmp_path)
+    result = executed(events["code"][0]["code"])["result"]
+    same(events["result"][0], result)
+    fetched = lt.load("fetched.npz")
+    np.testing.assert_allclose(fetched.X.full(), result.X.full(), atol=1e-5)
+    page = server.ask("GET", f"/api/results/{key}/report.html")[2].decode()
+    assert "flame.npy, rows 3:14, columns 5:16, frames 2:7" in page
+    assert "<script" not in page
+    assert "Beside this page" not in page
+
+
+def test_tensor_in_its_own_units(server, tmp_path, monkeypatch):
+    """Negative numbers, several arrays in a file: the one that is chosen, exactly of its rank."""
+    monkeypatch.chdir(tmp_path)
+    X = 40 * lt.random_tucker((12, 10, 9), (2, 2, 2), seed=0).full()
+    np.savez("both.npz", Y=np.ones((3, 3, 3)), X=X, z=np.ones(3))
+    status, found = server.upload("both.npz", Path("both.npz").read_bytes())
+    assert status == 200
+    assert [one["name"] for one in found["arrays"]] == ["Y", "X"]
+    events = server.run(tab="data", file=found["key"], array="X", rows="1:12", columns="1:10",
+                        frames="1:9", rank="2,2,2", share="40", operator="dct")  # fmt: skip
+    (told,) = events["result"]
+    assert told["success"]
+    assert told["error"] < 1e-5
+    same(told, executed(events["code"][0]["code"])["result"])
+    assert len(events["file"]) == 2
+
+
+def test_clip_in_colour_and_a_gif(server, tmp_path):
+    colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3)).astype(np.uint8)
+    np.save(tmp_path / "colour.npy", colour)
+    lt.io.save_gif(tmp_path / "clip.gif", synthetic_flame((16, 20, 6)))
+    for name in ("colour.npy", "clip.gif"):
+        status, found = server.upload(name, (tmp_path / name).read_bytes())
+        assert status == 200, found
+        assert found["reader"] == "video"
+        assert found["arrays"][0]["shape"] == [16, 20, 6]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_hostile_files_are_refused_and_removed(server, name):
+    text = FILES[name][1]
+    before = {path for root in folders(server.process.pid) for path in root.iterdir()}
+    status, answer = server.upload(name, content(name))
+    assert status == 422
+    assert text in answer["error"]
+    assert name in answer["error"]
+    assert "/tmp" not in answer["error"]  # the visitor's name for it, not the server's
+    assert not Path("ran-by-pickle").exists()
+    assert {p for root in folders(server.process.pid) for p in root.iterdir()} <= before
+
+
+@pytest.mark.parametrize(
+    ("name", "kept"), [("../../x.npy", "x.npy"), ("C:\\a b%0a.NPY", "a_b_0a.npy")]
+)
+def test_names_of_files_lead_nowhere(server, flame, name, kept):
+    quoted = name.replace("\\", "%5C").replace(" ", "%20").replace("%0a", "%250a")
+    status, found = server.upload(quoted, flame)
+    assert (status, found["file"]) == (200, kept)
+
+
+def test_other_kinds_of_files_are_refused(server):
+    status, answer = server.upload("run.sh", b"rm")
+    assert status == 422
+    assert "'run.sh' is of a kind that is not read here; expected one of .npy" in answer["error"]
+
+
+def test_keys_that_are_not_known_lead_nowhere(server):
+    assert server.ask("GET", "/api/results/..%2F..%2Fetc/passwd")[0] == 404
+    assert server.ask("GET", "/api/results/nothing/report.html")[0] == 404
+    status, answer = server.post("/api/run", {"tab": "data", "file": "nothing"})
+    assert status == 422
+    assert "Drop it on the page again" in answer["error"]
+
+
+def test_files_that_are_forgotten_are_gone(server, flame):
+    _, found = server.upload("flame.npy", flame)
+    folder = next(p for root in folders(server.process.pid) for p in root.glob(found["key"]))
+    assert server.ask("DELETE", f"/api/uploads/{found['key']}")[0] == 204
+    assert not folder.exists()
+
+
+# ---- limits ----
+
+
+@pytest.fixture(scope="module")
+def limited():
+    limits = "upload_bytes=2000, runs=2, files=2, long_seconds=0.5, grace=0.5"
+    with playground(limits) as served:
+        yield served
+
+
+def test_files_that_are_too_large_are_refused_while_they_come(limited):
+    status, answer = limited.upload("x.npy", bytes(3000))
+    assert status == 413
+    assert "The file is larger than 0.002 MB" in answer["error"]
+    connection = limited.connect()  # without a length, in pieces
+    connection.request("POST", "/api/uploads?name=x.npy", iter([bytes(1500)] * 2))
+    answer = connection.getresponse()
+    assert answer.status == 413
+    answer.close()
+    connection.close()
+    status, _, content = limited.ask(  # nothing is read of what is announced to be too large
+        "POST", "/api/uploads?name=x.npy", b"", {"Content-Length": "3000"}
+    )
+    assert status == 413
+    assert "larger than 0.002 MB" in json.loads(content)["error"]
+    root = folders(limited.process.pid)
+    assert not [path for folder in root for path in folder.iterdir()]
+
+
+def test_only_the_latest_files_are_kept(limited):
+    stream = io.BytesIO()
+    np.save(stream, np.ones((3, 3, 3)))
+    keys = [limited.upload("x.npy", stream.getvalue())[1]["key"] for _ in range(3)]
+    kept = {path.name for folder in folders(limited.process.pid) for path in folder.iterdir()}
+    assert keys[0] not in kept
+    assert set(keys[1:]) <= kept
+
+
+def test_runs_beyond_the_time_are_ended(limited):
+    events = limited.run(**LONG)
+    assert "Stopped after 1 s, the longest that a run may take here" in events["error"][0]["text"]
+    assert "end" not in events
+
+
+def test_no_more_runs_at_once_than_allowed(limited):
+    slow = {"tab": "synthetic", "shape": "40,40,30", "solvers": "tiht", "operator": "dct"}
+    started = [limited.start(slow) for _ in range(2)]
+    for _, events in started:
+        assert next(events)["event"] == "code"
+    assert eventually(lambda: limited.post("/api/run", SMALL)[0] == 503)
+    assert "2 runs are at work already" in limited.post("/api/run", SMALL)[1]["error"]
+    stream = io.BytesIO()
+    np.save(stream, np.ones((3, 3, 3)))
+    status, answer = limited.upload("x.npy", stream.getvalue())  # reading a file is work too
+    assert status == 503
+    assert "2 runs are at work already" in answer["error"]
+    for connection, _ in started:
+        connection.close()
+    assert eventually(lambda: limited.ask("POST", "/api/run", json.dumps(SMALL))[0] == 200)
+
+
+# ---- several runs, and their ends ----
+
+
+def test_runs_do_not_wait_for_each_other(server):
+    connection, events = server.start(LONG)
+    names = [next(events)["event"] for _ in range(2)]
+    assert names == ["code", "problem"]
+    assert server.run(**SMALL)["end"]  # a second one, from the first to the last event
+    assert server.ask("GET", "/api/about")[0] == 200
+    assert next(events)["event"] == "cell"  # the first goes on
+    connection.close()
+
+
+def test_who_hangs_up_ends_the_work(server):
+    assert eventually(lambda: server.workers())
+    connection, events = server.start(LONG)
+    assert [next(events)["event"] for _ in range(3)] == ["code", "problem", "cell"]
+    busy = {pid for pid in server.workers() if psutil.Process(pid).cpu_times().user > 0}
+    connection.close()
+    working = [psutil.Process(pid) for pid in busy]
+    assert eventually(lambda: any(not p.is_running() for p in working))
+    idle = [p for p in working if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+    assert eventually(lambda: all(p.status() == psutil.STATUS_SLEEPING for p in idle))
+
+
+def test_a_worker_that_dies_is_told_and_replaced(server):
+    connection, events = server.start(LONG)
+    assert [next(events)["event"] for _ in range(3)][-1] == "cell"
+    for pid in server.workers():
+        psutil.Process(pid).kill()
+    rest = list(events)
+    assert "The process of this run is gone" in rest[-1]["text"]
+    connection.close()
+    assert eventually(lambda: "end" in server.run(**SMALL))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_the_end_of_the_server_is_the_end_of_all(how):
+    with playground() as served:
+        connection, events = served.start(LONG)
+        assert next(events)["event"] == "code"
+        assert next(events)["event"] == "problem"
+        assert eventually(lambda: len(served.workers()) == 2)  # one at work, one that waits
+        children = [psutil.Process(pid) for pid in served.workers()]
+        served.process.send_signal(how)
+        assert served.process.wait(30) == {signal.SIGINT: 130}.get(how, -how)
+        assert eventually(lambda: not any(child.is_running() for child in children))
+        connection.close()
+        left = folders(served.process.pid)
+        assert bool(left) == (how == signal.SIGKILL)  # nobody is there to remove them
+        for folder in left:
+            shutil.rmtree(folder)
+
+
+# ---- who may ask ----
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
+def test_other_names_of_this_machine_are_refused(server, host):
+    status, _, content = server.ask("GET", "/", headers={"Host": host})
+    assert status == 403
+    assert b"is not this server's" in content
+
+
+@pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1"])
+def test_pages_of_others_may_not_start_anything(server, origin):
+    for method, path in (
+        ("POST", "/api/run"),
+        ("POST", "/api/uploads"),
+        ("DELETE", "/api/uploads/x"),
+    ):
+        status, _, content = server.ask(method, path, b"{}", {"Origin": origin})
+        assert status == 403
+        assert b"are not taken" in content
+
+
+def test_names_of_a_server_for_others():
+    assert host_allowed("[::1]:8000", "::1")
+    assert host_allowed("10.0.0.7:8000", "0.0.0.0")
+    assert host_allowed("lab.example:8000", "lab.example")
+    assert not host_allowed("evil.example", "lab.example")
+    assert not host_allowed("10.0.0.7:8000", "127.0.0.1")
+
+
+# ---- the command ----
+
+
+def test_a_port_that_is_taken_is_told():
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        done = CliRunner().invoke(main, ["app", "--port", str(port)])
+    assert done.exit_code == 2
+    assert f"Port {port} of 127.0.0.1 cannot be used" in done.output
+    assert "--port 0 for one that is free" in done.output
+
+
+def test_missing_extra_is_told(monkeypatch):
+    import importlib.util
+
+    find = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name: None if name == "uvicorn" else find(name)
+    )
+    done = CliRunner().invoke(main, ["app"])
+    assert done.exit_code == 2
+    assert (
+        'This needs uvicorn, not installed here. Try: pip install "lowtucker[app]"' in done.output
+    )
+
+
+def test_opening_to_others_is_warned_of(monkeypatch):
+    served = []
+    monkeypatch.setattr("lowtucker.app.server.listen", lambda host, port: socket.socket())
+    monkeypatch.setattr("lowtucker.app.server.serve", lambda *a, ready: (served.append(a), ready()))
+    done = CliRunner().invoke(main, ["app", "--host", "0.0.0.0", "--port", "0"])
+    assert done.exit_code == 0, done.output
+    assert "Warning: --host 0.0.0.0 lets anybody" in done.stderr
+    assert "The playground is at http://0.0.0.0:" in done.stdout
+    served[0][0].close()
+    done = CliRunner().invoke(main, ["app", "--port", "0"])
+    assert "Warning" not in done.output
+    served[1][0].close()

@@ -1,0 +1,15 @@
+"""scikit-learn's own checks, without an exception."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sklearn")
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from lowtucker.estimators import TuckerImputer, TuckerRegressor
+
+
+@parametrize_with_checks([TuckerRegressor(), TuckerRegressor(alpha=0.1), TuckerImputer()])
+def test_scikit_learn_check(estimator, check):
+    check(estimator)
