@@ -65,9 +65,9 @@ y = A.forward(X_true)
 
 # %%
 # The common way fills the lines that are missing with zeros, which is the adjoint. The other one
-# asks for a rank. This one was chosen with the truth at hand, and it matters: with so few lines, rank
-# (9, 9, 5) ended in local minima in all of three tries, with errors of 0.4 and more, and two lines
-# fewer tripled the error.
+# asks for a rank. This one was chosen with the truth at hand, and it matters: with so few lines,
+# rank (9, 9, 5) ended in local minima in all of three tries, with errors of 0.4 and more, and two
+# lines fewer tripled the error.
 rank = (9, 9, 3)
 result = lt.recover(A, y, rank, solver="rcg", max_epochs=60)
 images = {

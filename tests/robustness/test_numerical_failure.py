@@ -15,6 +15,7 @@ import scipy.sparse.linalg
 
 import lowtucker as lt
 from lowtucker import _linalg
+from lowtucker.estimators import TuckerImputer, TuckerRegressor
 from lowtucker.metrics import relative_error
 
 SHAPE, RANK = (8, 7, 6), (2, 2, 2)
@@ -318,7 +319,30 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     lt.recover(A, noisy, RANK)  # asks whether what is left is noise
     large = lt.entries((2100, 6, 6), draws(1).integers(0, (2100, 6, 6), (25000, 3)))
     large.spectral_start(draws(2).standard_normal(25000), RANK)
+    TuckerRegressor().fit(matrices(float).reshape(-1, 4), np.arange(15.0))
+    batches = TuckerRegressor()
+    for k in range(4):
+        batches.partial_fit(draws(k).standard_normal((15, 3)), draws(k).standard_normal(15))
+    TuckerImputer(rank=RANK).fit(np.where(HOLES, np.nan, X_TRUE.full()))
     assert calls_in_the_source() - APART <= reached
+
+
+HOLES = draws(5).random(SHAPE) < 0.2
+
+
+@pytest.mark.parametrize("name", ["svd", "qr", "inv", "solve", "eigh"])
+def test_estimators_go_on_by_other_ways(monkeypatch, name):
+    rows, y = draws(0).standard_normal((60, 5)), draws(1).standard_normal(60)
+    known = np.where(HOLES, np.nan, X_TRUE.full())
+    linear, batches = TuckerRegressor().fit(rows, y), TuckerRegressor()
+    filled = TuckerImputer(rank=RANK).fit_transform(known)
+    fail(monkeypatch, np.linalg, name)
+    for start in range(0, 60, 20):
+        batches.partial_fit(rows[start : start + 20], y[start : start + 20])
+    for model in (TuckerRegressor().fit(rows, y), batches):
+        np.testing.assert_allclose(model.coef_, linear.coef_, atol=1e-8)
+    again = TuckerImputer(rank=RANK).fit_transform(known)
+    np.testing.assert_allclose(again, filled, atol=1e-4)
 
 
 def test_no_decomposition_goes_around_them():

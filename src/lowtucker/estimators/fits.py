@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._arrays import size
+from lowtucker._linalg import svd
 from lowtucker.estimators.arguments import Rank
 from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.penalty import Penalty
@@ -102,7 +103,7 @@ class Fitting:
     def _linear(self, rows: Centred, y: NumPyArray, rank: Rank) -> Result:
         """Least squares, of the smallest norm where many tensors fit; by an SVD of the rows."""
         begin = time.perf_counter()
-        U, s, Vt = np.linalg.svd(rows.X, full_matrices=False)
+        U, s, Vt = svd(rows.X)
         cut = max(rows.X.shape) * np.finfo(float).eps * s.max(initial=0.0)
         s = np.where(s > cut, s, np.inf)
         w = Vt.T @ ((U.T @ y) / (s + self.alpha / s))

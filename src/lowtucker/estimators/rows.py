@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker._linalg import qr
+
 __all__ = ["FOLDS", "Centred", "Data", "digests", "folded", "in_own_order", "joined"]
 
 NumPyArray = np.ndarray[Any, Any]
@@ -50,7 +52,7 @@ class Data:
         if len(self.root) <= 2 * width:
             return self
         joint = np.concatenate([self.root[:, None], self.X, self.Y], axis=1)
-        R = np.linalg.qr(joint, mode="r")
+        _, R = qr(joint)
         root, X, Y = np.split(R, [1, 1 + self.X.shape[1]], axis=1)
         return Data(root[:, 0].copy(), X.copy(), Y.copy(), self.count)
 

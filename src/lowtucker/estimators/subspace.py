@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker._linalg import inv, qr, solve, svd
 from lowtucker.estimators.arguments import Rank
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
-from lowtucker.solve import solve
+from lowtucker.solve import solve as solve_problem
 from lowtucker.solvers import RGN
 from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled
 from lowtucker.tensor.decompose import hosvd
@@ -65,9 +66,9 @@ class Subspace:
             1.0 where it is, else 0.0.
         """
         r = len(self.mean)
-        prior = self.noise * np.linalg.inv(self.covariance)
+        prior = self.noise * inv(self.covariance)
         gram = self._products(known).reshape(-1, r, r) + prior
-        inverse = np.linalg.inv(gram)
+        inverse = inv(gram)
         c = np.einsum("nij,nj->ni", inverse, Z @ self.basis + prior @ self.mean)
         return c, self.noise * inverse
 
@@ -109,7 +110,7 @@ def learned(
         left = known * (Z - C @ B.T)
         spread = float(np.sum(_squares(B) * (known.T @ P.reshape(len(P), -1))))
         noise = max((float(np.sum(left * left)) + spread) / count, least)
-        Q, R = np.linalg.qr(B)
+        Q, R = qr(B)
         C, P = C @ R.T, R @ P @ R.T
         before = model.noise
         model = Subspace(Q, *_moments(C, P), noise)
@@ -138,12 +139,12 @@ def polished(
     problem = Problem(EntriesOperator(whole, there), Z.reshape(whole)[tuple(there.T)])
     start = hosvd((C @ model.basis.T).reshape(whole), rank, warn=False)
     stop = ResidualBelow(tol) | Stalled() | MaxEpochs(max_epochs)
-    result = solve(problem, RGN(), rank, stop=stop, start=start)
+    result = solve_problem(problem, RGN(), rank, stop=stop, start=start)
     noise = float(result.residual) ** 2 * power * count / max(1, count - dof)
     if not noise < model.noise:
         return model, C, int(result.epochs)
     wide = np.ravel(result.X.full()).reshape(len(Z), -1)
-    basis = np.linalg.svd(wide, full_matrices=False)[2][: rank[0]].T
+    basis = svd(wide)[2][: rank[0]].T
     C = wide @ basis
     moments = _moments(C, np.zeros((1, rank[0], rank[0])))
     return Subspace(basis, *moments, max(noise, tol * tol * power)), C, int(result.epochs)
@@ -154,7 +155,7 @@ def _start(Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank, noise: flo
     share = known.mean()
     X = hosvd((Z / share).reshape(-1, *shape), rank, warn=False)
     wide = np.ravel(X.full()).reshape(len(Z), -1)
-    basis = np.linalg.svd(wide, full_matrices=False)[2][: rank[0]].T
+    basis = svd(wide)[2][: rank[0]].T
     C = wide @ basis
     return Subspace(basis, *_moments(C, np.zeros((1, rank[0], rank[0]))), noise)
 
@@ -169,7 +170,8 @@ def _features(
     # rows that few samples tell of stay near what the other modes make of them
     near = NEAR * float(np.trace(gram.mean(axis=0))) / r or 1.0
     wanted = Z.T @ C + near * model.basis
-    return np.linalg.solve(gram + near * np.eye(r), wanted[..., None])[..., 0]
+    rows: NumPyArray = solve(gram + near * np.eye(r), wanted[..., None])[..., 0]
+    return rows
 
 
 def _truncated(B: NumPyArray, shape: Rank, rank: Rank) -> NumPyArray:
