@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -54,3 +55,19 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 @pytest.fixture
 def rng() -> np.random.Generator:
     return np.random.default_rng(20261115)
+
+
+@pytest.fixture(scope="session")
+def browser():
+    """Debian's Chromium, without network of its own."""
+    path = shutil.which("chromium")
+    if path is None:
+        pytest.skip("no chromium here; on Debian: apt-get install chromium")
+    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+    with playwright.sync_playwright() as driver:
+        started = driver.chromium.launch(
+            executable_path=path,
+            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
+        )
+        yield started
+        started.close()

@@ -1,4 +1,4 @@
-"""The site, built once, and a browser to open it."""
+"""The site, built once."""
 
 from __future__ import annotations
 
@@ -48,19 +48,3 @@ def build():
         return subprocess.run(command, capture_output=True, text=True, check=False)
 
     return run
-
-
-@pytest.fixture(scope="session")
-def browser():
-    """Debian's Chromium, without network of its own."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium here; on Debian: apt-get install chromium")
-    playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield started
-        started.close()

@@ -12,35 +12,12 @@ from pylops.optimization.basic import cgls, lsqr
 from pylops.utils import dottest
 
 import lowtucker as lt
-from interop.ours import OURS, PARTS, SHAPE, M, N, matrix_of, numbers
-
-ALL = OURS | PARTS
-ATOL = {"single": 1e-4}
-
-
-@pytest.fixture(params=ALL)
-def name(request):
-    return request.param
-
-
-@pytest.fixture
-def A(name):
-    return ALL[name]()
+from interop.ours import OURS, PARTS, SHAPE, M, N, numbers
 
 
 @pytest.fixture
 def op(A):
     return lt.to_pylops(A)
-
-
-@pytest.fixture
-def matrix(A):
-    return matrix_of(A)
-
-
-@pytest.fixture
-def atol(name):
-    return ATOL.get(name, 1e-12)
 
 
 def test_it_is_one_of_pylops_and_passes_its_dot_test(A, op, matrix, name):

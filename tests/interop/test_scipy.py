@@ -7,35 +7,12 @@ import pytest
 import scipy.sparse.linalg as sl
 
 import lowtucker as lt
-from interop.ours import OURS, PARTS, SHAPE, M, N, matrix_of, numbers
-
-ALL = OURS | PARTS
-ATOL = {"single": 1e-4}
-
-
-@pytest.fixture(params=ALL)
-def name(request):
-    return request.param
-
-
-@pytest.fixture
-def A(name):
-    return ALL[name]()
+from interop.ours import OURS, PARTS, SHAPE, M, N, numbers
 
 
 @pytest.fixture
 def S(A):
     return lt.to_scipy(A)
-
-
-@pytest.fixture
-def matrix(A):
-    return matrix_of(A)
-
-
-@pytest.fixture
-def atol(name):
-    return ATOL.get(name, 1e-12)
 
 
 def test_products_are_those_of_the_matrix(A, S, matrix, atol):

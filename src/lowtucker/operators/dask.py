@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import Array, Deferred, Rows, all_finite, as_shape, size
+from lowtucker._arrays import Array, Deferred, Rows, all_finite, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
-from lowtucker.operators.matrix import Order, check_order
+from lowtucker.operators.matrix import Order, check_order, shape_of_rows
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
@@ -441,21 +441,7 @@ def _checked_shape(array: Any, shape: tuple[int, ...] | None) -> tuple[int, ...]
             f"array is chunked along axis {split[0]}, into {array.numblocks[split[0]]} parts: a "
             f"chunk must hold whole rows. Try array.rechunk({{0: 'auto', {whole}}})."
         )
-    if shape is None:
-        if len(given) == 2:
-            raise ValueError(
-                f"shape is needed to read rows of {given[1]} numbers as tensors. "
-                "Try shape=(30, 30, 10)."
-            )
-        shape = given[1:]
-    shape = as_shape(shape)
-    if given[0] < 1 or given[1:] not in ((size(shape),), shape):
-        raise ValueError(
-            f"array has the shape {given}, expected (m, {size(shape)}) or "
-            f"(m, {', '.join(map(str, shape))}) for tensors of shape {shape}. Check shape, or "
-            "transpose the array."
-        )
-    return shape
+    return shape_of_rows(given, shape, "array")
 
 
 def _as_rows(array: Any) -> Any:

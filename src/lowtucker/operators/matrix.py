@@ -5,10 +5,10 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from lowtucker._arrays import Array, is_complex, namespace, real, size
+from lowtucker._arrays import Array, as_shape, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
 
-__all__ = ["MatrixOperator", "Order", "check_order"]
+__all__ = ["MatrixOperator", "Order", "check_order", "shape_of_rows"]
 
 Order = Literal["C", "F"]
 
@@ -61,6 +61,27 @@ class MatrixOperator(MeasurementOperator):
         batch_ndim = X.ndim - len(self.shape)
         axes = (*range(batch_ndim), *range(X.ndim - 1, batch_ndim - 1, -1))
         return namespace(X).permute_dims(X, axes)
+
+
+def shape_of_rows(
+    given: tuple[int, ...], shape: tuple[int, ...] | None, name: str
+) -> tuple[int, ...]:
+    """Shape of the tensors that the rows of an array, (m, N) or (m, n_1, ..., n_d), measure."""
+    if shape is None:
+        if len(given) == 2:
+            raise ValueError(
+                f"shape is needed to read rows of {given[1]} numbers as tensors. "
+                "Try shape=(30, 30, 10)."
+            )
+        shape = given[1:]
+    shape = as_shape(shape)
+    if given[0] < 1 or given[1:] not in ((size(shape),), shape):
+        raise ValueError(
+            f"{name} has the shape {given}, expected (m, {size(shape)}) or "
+            f"(m, {', '.join(map(str, shape))}) for tensors of shape {shape}. Check shape, or "
+            f"transpose {name}."
+        )
+    return shape
 
 
 def check_order(order: Any) -> Order:

@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_shape, size
+from lowtucker._arrays import size
 from lowtucker._errors import FileFormatError
-from lowtucker.operators.matrix import Order, check_order
+from lowtucker.operators.matrix import Order, check_order, shape_of_rows
 from lowtucker.operators.streamed import StreamedOperator
 
 __all__ = ["StoredOperator", "is_stored"]
@@ -46,20 +46,7 @@ class StoredOperator(StreamedOperator):
         self, source: Any, shape: tuple[int, ...] | None = None, *, order: Order = "C"
     ) -> None:
         given = _checked(source)
-        if shape is None:
-            if len(given) == 2:
-                raise ValueError(
-                    f"shape is needed to read rows of {given[1]} numbers as tensors. "
-                    "Try shape=(30, 30, 10)."
-                )
-            shape = given[1:]
-        shape = as_shape(shape)
-        if given[1:] not in ((size(shape),), shape):
-            raise ValueError(
-                f"source has the shape {given}, expected (m, {size(shape)}) or "
-                f"{('m', *shape)} for tensors of shape {shape}. Check shape, or store the "
-                "transpose.".replace("'", "")
-            )
+        shape = shape_of_rows(given, shape, "source")
         order = "C" if given[1:] == shape and len(shape) > 1 else check_order(order)
         self.source, self._file = source, _raw_file(source)
         self._set(shape, given[0], _float_dtype(source), order)
