@@ -261,7 +261,9 @@ class Once:
             self.action()
 
 
-@pytest.mark.parametrize("name", ["rgn", "tiht-fixed", "rsgd"])
+@pytest.mark.parametrize(
+    "name", ["rgn", "tiht-fixed", pytest.param("rsgd", marks=pytest.mark.slow)]
+)
 def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, problem):
     _, y, _ = problem
     solver = SOLVERS[name]
@@ -278,6 +280,7 @@ def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, problem):
         assert after.success
 
 
+@pytest.mark.slow
 def test_a_worker_that_comes_back_gets_its_chunks_back(problem, monkeypatch):
     """Its nanny starts another in its place, some seconds later."""
     monkeypatch.setattr(engines, "LOOK", 0.2)

@@ -223,6 +223,7 @@ def test_video_on_a_small_clip_tiht_oscillates_where_its_step_is_too_long(tmp_pa
     assert row["psnr"] == pytest.approx(-10 * np.log10(np.mean((X - true) ** 2)))
 
 
+@pytest.mark.slow
 def test_candle_reaches_the_errors_of_the_paper(tmp_path):
     """PAPER.md: StoTIHT 0.092, TIHT 0.115 after 20 epochs, as published (1.1 GB, 20 s)."""
     if not CANDLE.exists():

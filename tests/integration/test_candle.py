@@ -29,6 +29,7 @@ def test_truncations_have_the_errors_that_were_measured_elsewhere(clip):
     assert lt.metrics.relative_error(lt.hooi(clip, RANK), clip) == pytest.approx(0.0903, abs=5e-5)
 
 
+@pytest.mark.slow
 def test_the_clip_comes_back_from_fewer_measurements_than_pixels(clip):
     """Not of low rank: nothing fits exactly, so the run stalls near the best approximation."""
     A = lt.gaussian(clip.shape, 4000, seed=0, dtype=np.float32)

@@ -3,7 +3,7 @@
 A case is well formed, or has one flaw. With a flaw the call is refused, by a message that names
 the argument, before any work. Without one it gives a tensor of finite numbers, a status, no
 warning of NumPy's; and where it says CONVERGED, the residual is what it says, computed anew in
-extended precision. LOWTUCKER_FUZZ=20000 tries that many cases; 3000 otherwise.
+extended precision. LOWTUCKER_FUZZ=20000 tries that many cases; 2000 otherwise.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 
 import lowtucker as lt
 
+pytestmark = pytest.mark.slow
 EXAMPLES = int(os.environ.get("LOWTUCKER_FUZZ", "2000"))
 # Largest powers of ten by which A, y and the weights are multiplied, each by its own: X may be as
 # large as the square.

@@ -40,6 +40,7 @@ def assert_same_numbers(one, other):
     assert one[3] == other[3]
 
 
+@pytest.mark.slow
 def test_five_hundred_recoveries_leave_no_memory_behind():
     process = psutil.Process()
     solvers = ["auto", lt.TIHT(step=0.5), lt.StoTIHT(block_size=60, step=0.5), "rgn", "rcg"]
