@@ -249,6 +249,7 @@ def run_solvers(
     finished, kept = (None, None) if journal is None else journal.next_fit(limit)
     if finished is not None:
         return finished
+    interrupt = None
     try:
         with interruptible() as interrupt, _entered(callbacks):
             if kept is None:
@@ -257,13 +258,16 @@ def run_solvers(
                 run.resume(kept, seed)
             _go(run, interrupt, callbacks, journal)
     except OSError as error:  # rows that could not be read
-        if run.history.rows > 1:
-            run.interrupt()
+        if run.history.rows < 2:
+            raise
+        run.interrupt()
+        if interrupt is None or not interrupt.asked:
             error.result = run.result()  # type: ignore[attr-defined]
             error.add_note("What was found until then is the error's result: start=error.result.")
             if journal is not None:
                 journal.finish(limit, error.result, run.kept)  # type: ignore[attr-defined]
-        raise
+            raise
+        # Ctrl-C, which ends the workers of a LocalCluster too
     result = run.result()
     if journal is not None:
         journal.finish(limit, result, run.kept)

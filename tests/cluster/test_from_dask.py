@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import pickle
 import signal
+import subprocess
+import sys
 import time
 import warnings
 
@@ -315,7 +317,7 @@ def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
                 nanny.auto_restart = False
             kill(cluster, 2)
 
-        with pytest.raises(ConnectionError, match=r"has had no workers for 1 s.*checkpoint=") as e:
+        with pytest.raises(ConnectionError, match=r"has no workers left.*checkpoint=") as e:
             lt.recover(A, y, RANK, callbacks=[Once(3, end)], **options)
     assert e.value.result.epochs >= 3
     assert file.exists()
@@ -324,6 +326,38 @@ def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     assert again.success
     assert again.epochs == whole.epochs
     assert lt.metrics.relative_error(again.X, whole.X) < 1e-12
+
+
+SCRIPT = """
+import dask.array as da, lowtucker as lt
+from distributed import Client, LocalCluster
+if __name__ == "__main__":
+    with LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None) as cluster:
+        with Client(cluster):
+            rows = da.random.default_rng(1).standard_normal((400, 504), chunks=(90, -1))
+            A = lt.from_dask(rows, (8, 9, 7))
+            y = A.forward(lt.random_tucker((8, 9, 7), (2, 2, 2), seed=0))
+            told = [lambda progress: progress.epoch == 3 and print("at work", flush=True)]
+            found = lt.recover(A, y, (2, 2, 2), solver=lt.TIHT(step=0.02), tol=1e-14,
+                               max_epochs=10**6, callbacks=told)
+            print(found.status.name, found.epochs, flush=True)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way")
+def test_ctrl_c_on_the_terminal_gives_what_was_found(tmp_path):
+    """It reaches the workers of a LocalCluster too, which end."""
+    file = tmp_path / "script.py"
+    file.write_text(SCRIPT)
+    with subprocess.Popen(
+        [sys.executable, file], stdout=subprocess.PIPE, text=True, start_new_session=True,
+        stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout.readline() == "at work\n"
+        os.killpg(process.pid, signal.SIGINT)
+        said, heard = process.communicate(timeout=60)
+    assert said.startswith("INTERRUPTED"), said + heard
+    assert int(said.split()[1]) >= 3
 
 
 def test_a_scheduler_that_goes_away_is_an_error_too(problem, monkeypatch):

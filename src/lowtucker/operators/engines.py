@@ -255,13 +255,20 @@ class Cluster(Engine):
         if there:
             return None
         alone = time.monotonic() if alone is None else alone
-        if time.monotonic() - alone > GRACE:
+        if time.monotonic() - alone > GRACE or self._has_ended:
             raise ConnectionError(
-                f"The Dask cluster {self._address} has had no workers for {GRACE:.0f} s: they died "
-                "or were stopped. Start workers and call again; with checkpoint= the call goes on "
-                "where it was."
+                f"The Dask cluster {self._address} has no workers left: they died or were stopped, "
+                f"and no others came in {GRACE:.0f} s. Start workers and call again; with "
+                "checkpoint= the call goes on where it was."
             )
         return alone
+
+    @property
+    def _has_ended(self) -> bool:
+        """Whether no worker will come: those of a LocalCluster end with Ctrl-C, for good."""
+        workers = getattr(self.client.cluster, "workers", {})
+        ended = {"closing", "closed", "failed"}
+        return bool(workers) and all(worker.status.name in ended for worker in workers.values())
 
     @property
     def _address(self) -> str:
