@@ -9,6 +9,7 @@ import subprocess
 import sys
 import time
 import warnings
+from contextlib import contextmanager
 
 import cloudpickle
 import dask
@@ -301,6 +302,39 @@ def test_a_worker_that_comes_back_gets_its_chunks_back(problem, monkeypatch):
         assert len(homes & before) == 1
 
 
+def test_workers_that_all_die_and_come_back_are_no_harm(problem, monkeypatch):
+    monkeypatch.setattr(engines, "LOOK", 0.2)
+    monkeypatch.setattr(engines, "LONG", 100)
+    _, y, _ = problem
+    solver = SOLVERS["tiht-fixed"]
+    with new_cluster() as cluster, quietly(lambda: Client(cluster, set_as_default=False)) as client:
+        whole = lt.recover(lt.from_dask(loaded(), SHAPE, client=client), y, RANK, solver=solver)
+        A = lt.from_dask(loaded(), SHAPE, client=client)
+        before = set(A.engine._homes)
+        killer = Once(2, lambda: kill(cluster, 2))
+        after = lt.recover(A, y, RANK, solver=solver, callbacks=[killer])
+        assert killer.done
+        assert not set(A.engine._homes) & before
+        np.testing.assert_array_equal(after.X.core, whole.X.core)
+
+
+@contextmanager
+def workers_of(cluster, count):
+    """Worker processes without nannies: once dead, they stay so."""
+    command = [sys.executable, "-m", "distributed.cli.dask_worker", cluster.scheduler_address,
+               "--no-nanny", "--nthreads", "1", "--no-dashboard"]  # fmt: skip
+    started = [
+        subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        for _ in range(count)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.wait()
+
+
 def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     problem, tmp_path, monkeypatch
 ):
@@ -309,13 +343,18 @@ def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     _, y, _ = problem
     file = tmp_path / "run.ckpt"
     options = {"solver": lt.TIHT(step=0.5), "checkpoint": file}
-    with new_cluster() as cluster, quietly(lambda: Client(cluster, set_as_default=False)) as client:
+    empty = quietly(lambda: LocalCluster(n_workers=0, dashboard_address=None))
+    with (
+        empty as cluster,
+        quietly(lambda: Client(cluster, set_as_default=False)) as client,
+        workers_of(cluster, 2) as workers,
+    ):
+        client.wait_for_workers(2, timeout=60)
         A = lt.from_dask(loaded(), SHAPE, client=client)
 
         def end():
-            for nanny in cluster.workers.values():
-                nanny.auto_restart = False
-            kill(cluster, 2)
+            for process in workers:
+                process.kill()
 
         with pytest.raises(ConnectionError, match=r"has no workers left.*checkpoint=") as e:
             lt.recover(A, y, RANK, callbacks=[Once(3, end)], **options)

@@ -53,6 +53,17 @@ class Task(NamedTuple):
     arguments: tuple[Any, ...]
 
 
+class Moved(Exception):  # noqa: N818 - nothing went wrong yet
+    """Workers that tasks wait for are gone, and there are others."""
+
+
+class Held:
+    """Parts of a vector that a group has on its worker, and here, to be sent again."""
+
+    def __init__(self, group: int, parts: Any) -> None:
+        self.group, self.parts, self.future = group, parts, None
+
+
 class Engine(ABC):
     """Chunks of rows, and who computes with them.
 
@@ -145,14 +156,15 @@ class Cluster(Engine):
     def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
         """Answers of fused tasks, one for each group, at the worker that has its chunks."""
         with _quiet(), self._reached():
-            futures = [self._submitted(function, task) for task in tasks]
-            if total:
-                while len(futures) > FAN_IN:  # on the workers, so that the client adds up few
-                    futures = [
-                        self._submit(_added, futures[k : k + FAN_IN])
-                        for k in range(0, len(futures), FAN_IN)
-                    ]
-            answers = self._gathered(futures)
+            while True:
+                futures = self._asked(function, tasks, total)
+                try:
+                    answers = self._gathered(futures, tasks)
+                    break
+                except Moved:
+                    # a scheduler never gives tasks to new workers that are bound to old ones
+                    # (however loosely) and came to wait while there were none
+                    self._spread(self.client.nthreads())
         if len(tasks) <= FAN_IN or not total:
             self._settle(tasks, [where for _, where in answers])
         values = [value for value, _ in answers]
@@ -169,15 +181,23 @@ class Cluster(Engine):
         key += str(v.dtype).encode()
         kept = self._vectors.pop(key, None)
         if kept is None:
-            # as a task, not by scatter: what a lost worker had is then made again
-            kept = [
-                self._submit(_same, of_group, home=home)
-                for of_group, home in zip(super().vector(v, parts), self._homes, strict=True)
-            ]
+            kept = [Held(group, some) for group, some in enumerate(super().vector(v, parts))]
+            for held in kept:
+                self._send(held)
         self._vectors[key] = kept  # the latest last
         if len(self._vectors) > VECTORS:
             del self._vectors[next(iter(self._vectors))]
         return kept
+
+    def _asked(self, function: Callable[..., Any], tasks: Sequence[Task], total: bool) -> list[Any]:
+        """Futures of the answers, or of sums of some of them."""
+        futures = [self._submitted(function, task) for task in tasks]
+        while total and len(futures) > FAN_IN:  # on the workers, so that the client adds up few
+            futures = [
+                self._submit(_added, futures[k : k + FAN_IN])
+                for k in range(0, len(futures), FAN_IN)
+            ]
+        return futures
 
     def _submitted(self, function: Callable[..., Any], task: Task) -> Any:
         if self.keep:
@@ -185,7 +205,8 @@ class Cluster(Engine):
             sources = [self._futures[task.group][k - first] for k in task.chunks]
         else:
             sources = [Loader(self.array.blocks[k]) for k in task.chunks]
-        arguments = (function, sources, task.vectors, task.arguments)
+        vectors = [v.future if isinstance(v, Held) else v for v in task.vectors]
+        arguments = (function, sources, vectors, task.arguments)
         return self._submit(_answered, *arguments, home=self._homes[task.group])
 
     def _submit(self, function: Callable[..., Any], *arguments: Any, home: str = "") -> Any:
@@ -197,6 +218,10 @@ class Cluster(Engine):
                 workers=[home] if home else None,
                 allow_other_workers=bool(home),
             )
+
+    def _send(self, held: Held) -> None:
+        """Send parts as a task, not by scatter: what a lost worker had is then made again."""
+        held.future = self._submit(_same, held.parts, home=self._homes[held.group])
 
     def _assigned(self, threads: dict[str, int]) -> list[str]:
         """Worker of each group: as many groups as it has threads."""
@@ -217,7 +242,7 @@ class Cluster(Engine):
         futures = {future.key: future for future in futures_of(kept, self.client)}
         return [futures[key] for key in itertools.chain.from_iterable(kept.__dask_keys__())]
 
-    def _gathered(self, futures: Sequence[Any]) -> list[Any]:
+    def _gathered(self, futures: Sequence[Any], tasks: Sequence[Task]) -> list[Any]:
         """Wait for answers, with an eye on the workers; what goes wrong is said in plain words."""
         alone: float | None = None
         # in a thread: it has no timeout, and waits for ever where the last worker is lost
@@ -229,8 +254,8 @@ class Cluster(Engine):
                 if coming.done():
                     raise
                 try:
-                    alone = self._watched(alone)
-                except OSError:
+                    alone = self._watched(alone, tasks)
+                except (OSError, Moved):
                     self.client.cancel(futures, force=True)  # which ends the waiting
                     raise
             except Exception as error:
@@ -244,15 +269,17 @@ class Cluster(Engine):
                     error.add_note("This happened on a worker of the Dask cluster.")
                 raise
 
-    def _watched(self, alone: float | None) -> float | None:
+    def _watched(self, alone: float | None, tasks: Sequence[Task]) -> float | None:
         """Time since when there is no worker; none for too long is an error."""
         if self.client.status != "running":
             raise self._lost()
         try:
-            there = bool(self.client.nthreads())
+            there = self.client.nthreads()
         except OSError as error:
             raise self._lost() from error
         if there:
+            if any(self._homes[task.group] not in there for task in tasks):
+                raise Moved
             return None
         alone = time.monotonic() if alone is None else alone
         if time.monotonic() - alone > GRACE or self._has_ended:
@@ -313,6 +340,8 @@ class Cluster(Engine):
                 self._homes[group] = idlest
                 if self.keep:
                     self._futures[group] = self._placed(group)
+                for vector in self._vectors.values():
+                    self._send(vector[group])
         self._crowded = any(self._homes.count(w) > count for w, count in threads.items())
 
 
