@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import pickle
 import signal
@@ -17,6 +18,7 @@ import dask.array as da
 import numpy as np
 import psutil
 import pytest
+import scipy.sparse
 from distributed import Client, LocalCluster
 
 import lowtucker as lt
@@ -449,6 +451,7 @@ BAD = {
     "no rows": (da.ones((0, N)), SHAPE, {}, ValueError, "expected"),
     "text": (ROWS.astype(str), SHAPE, {}, TypeError, "holds <U.*astype"),
     "order": (ROWS, SHAPE, {"order": "K"}, ValueError, "order"),
+    "keep": (ROWS, SHAPE, {"keep": "no"}, TypeError, "keep must be True or False"),
     "client": (ROWS, SHAPE, {"client": 3}, TypeError, "must be a distributed.Client"),
     "address": (ROWS, SHAPE, {"client": "localhost"}, ValueError, "address"),
 }  # fmt: skip
@@ -465,7 +468,7 @@ def test_bad_input_is_refused_with_advice(name):
 def test_rows_that_are_not_finite_are_named(where, client):
     array = da.from_array(NAN, chunks=(5, -1))
     A = lt.from_dask(array, SHAPE, client=client if where == "cluster" else None)
-    with pytest.raises(ValueError, match="NaN or infinite entries, in row 2 of a chunk of 5 rows"):
+    with pytest.raises(ValueError, match="NaN or infinite entries, in row 2 of its chunk 2"):
         A.forward(np.ones(SHAPE))
 
 
@@ -477,6 +480,38 @@ def test_what_a_loader_raises_reaches_the_user(client):
     A = lt.from_dask(da.concatenate(parts), SHAPE, client=client)
     with pytest.raises(FileNotFoundError, match=r"rows-\d\.npy is not there"):
         A.forward(np.ones(SHAPE))
+
+
+@pytest.mark.parametrize("wrong", [np.ones((4, N)), np.ones((5, N - 1)), 1j * np.ones((5, N))])
+def test_a_loader_that_gives_something_else_than_was_said_is_named(wrong):
+    parts = [da.from_delayed(dask.delayed(x), (5, N), float) for x in (np.ones((5, N)), wrong)]
+    A = lt.from_dask(da.concatenate(parts), SHAPE)
+    with pytest.raises(
+        ValueError, match=r"Chunk 1 of A is an array of shape .*expected \(5, 504\)"
+    ):
+        A.forward(np.ones(SHAPE))
+
+
+def test_sparse_chunks_are_rows_too(problem):
+    matrix, y, X = problem
+    parts = [
+        da.from_delayed(dask.delayed(scipy.sparse.csr_array)(matrix[k : k + 200]), (200, N), float)
+        for k in (0, 200)
+    ]
+    np.testing.assert_allclose(lt.from_dask(da.concatenate(parts), SHAPE).forward(X), y, atol=1e-12)
+
+
+def test_an_error_leaves_nothing_on_the_workers(client):
+    for _ in range(2):
+        with pytest.raises(ValueError, match="NaN"):
+            lt.from_dask(da.from_array(NAN, chunks=(5, -1)), SHAPE, client=client).forward(
+                np.ones(SHAPE)
+            )
+    deadline = time.monotonic() + 20
+    while client.futures and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.1)
+    assert not client.futures
 
 
 def test_chunks_that_do_not_fit_are_said_and_computed_anew(client, problem, monkeypatch):

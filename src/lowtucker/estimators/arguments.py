@@ -22,6 +22,11 @@ def as_rows(X: Any) -> tuple[Any, Rank | None]:
 
     What has two axes or fewer is left to scikit-learn, which knows data frames.
     """
+    if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
+        raise TypeError(
+            "X is a masked array, whose masked entries would be taken for data. Try "
+            "X.filled(numpy.nan), and a TuckerImputer for what is missing."
+        )
     try:
         axes = len(X.shape) if hasattr(X, "shape") else np.ndim(X)
     except (TypeError, ValueError):  # ragged lists

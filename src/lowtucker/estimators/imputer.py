@@ -22,6 +22,7 @@ from lowtucker.estimators.arguments import (
 from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.rows import FOLDS, digests
 from lowtucker.estimators.subspace import Subspace, learned, polished
+from lowtucker.monitoring import interrupts_raise
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import exponent
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -93,7 +94,9 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     -----
     A sample with fewer known entries than B has columns gets what is most likely, and one of which
     nothing is known the mean sample; ``fit`` does not look at such samples. It does not depend
-    on the order of samples. Features of very different scale want a ``StandardScaler`` first.
+    on the order of samples. Features of very different scale, and values that lie far from zero
+    (temperatures in Kelvin, years), want a ``StandardScaler`` first: next to a large offset rank
+    "auto" does not see the rest.
 
     Cost of a sweep: 4 n N r_0^2 flops; memory: some six copies of X. Rank "auto" takes five fits
     for every rank that is tried. Of ``transform``: 2 N r_0^2 flops for every sample with holes.
@@ -165,10 +168,18 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         if limit is not None:
             rank, self.note_ = self._best_rank(rows, mask, shape, limit)
         rank = attainable_rank(check_rank(tuple(rank), whole))
-        model, C, sweeps = self._learned(rows, mask, shape, rank)
-        model, C, more = polished(
-            model, C, rows, mask, shape, rank, tol=self.tol, max_epochs=self.max_epochs
-        )
+        unknowns = degrees_of_freedom(whole, rank)
+        if limit is None and mask.sum() < unknowns:
+            warn_caller(
+                f"{int(mask.sum())} entries of X are known, fewer than the {unknowns} degrees of "
+                f"freedom of rank {rank}: many tensors fit. Give a smaller rank, or more samples.",
+                UnderdeterminedWarning,
+            )
+        with interrupts_raise():  # half a fit would be no result
+            model, C, sweeps = self._learned(rows, mask, shape, rank)
+            model, C, more = polished(
+                model, C, rows, mask, shape, rank, tol=self.tol, max_epochs=self.max_epochs
+            )
         self.tensor_shape_, self.rank_, self.n_iter_ = shape, rank, sweeps + more
         self._take(model, unit, C, order, len(X))
         return self

@@ -19,6 +19,7 @@ from lowtucker.estimators.arguments import (
 )
 from lowtucker.estimators.fits import Fitting, noted
 from lowtucker.estimators.rows import FOLDS, Centred, Data, folded, in_own_order, joined
+from lowtucker.monitoring import interrupts_raise
 from lowtucker.result import Result
 
 __all__ = ["TuckerRegressor"]
@@ -103,7 +104,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     rank_ : tuple of int
     result_ : Result
         How the fit went: status, history, and for rank "auto" a note with the ranks that were
-        tried. Its residual is that of centred rows, with the ridge.
+        tried. Its residual is that of centred rows, with the ridge, where equal rows are one, with
+        their mean y: what such y differ by is not in it.
     tensor_shape_ : tuple of int
     n_features_in_ : int
         The entries of a sample.
@@ -115,7 +117,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     Warns
     -----
     UnderdeterminedWarning
-        Fewer rows than degrees of freedom, and no ridge.
+        Fewer rows than degrees of freedom, and no ridge; not where every tensor has the rank, as
+        for vectors, and the fit is ordinary least squares.
 
     Notes
     -----
@@ -188,7 +191,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         self._take_shape(given)
         folds = folded(given.data, given.digest, self._folds(given.shape))
         self._kept: list[Data] | None = None
-        rows = self._solve(given.data, folds, in_place=True)
+        with interrupts_raise():  # half a fit, or a rank by half the folds, would be no result
+            rows = self._solve(given.data, folds, in_place=True)
         self._moments = _Moments.of(given.data, rows)
         return self
 
@@ -215,8 +219,18 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
                 f"y has {given.data.Y.shape[1]} targets in {2 - given.one_target} axes, but the "
                 f"first call saw {len(self._means)} in {2 - self._one_target}. Give as many."
             )
+        with interrupts_raise():
+            self._take_batch(given, first)
+        return self
+
+    def _take_batch(self, given: _Given, first: bool) -> None:
         if self._kept is not None:
             parts = folded(given.data, given.digest, self._folds(given.shape))
+            if self._kept and len(self._kept) != len(parts):
+                raise ValueError(
+                    f"rank={self.rank!r} was changed since the first call of partial_fit, between "
+                    "one that is given and one that is sought. Leave it, or begin anew with fit."
+                )
             pairs = zip(self._kept, parts, strict=True) if self._kept else ((b,) for b in parts)
             self._kept = [joined(pair).compressed() for pair in pairs]
             self._solve(joined(self._kept), self._kept)
@@ -225,7 +239,6 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             self._moments = _Moments.of(given.data, self._solve(given.data, folds, in_place=True))
         else:
             self._update(given.data)
-        return self
 
     def predict(self, X: Any) -> NumPyArray:
         """Foretell y.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import Array, Deferred, Rows, all_finite, size
+from lowtucker._arrays import Array, Deferred, Rows, all_finite, as_flag, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
@@ -143,7 +143,7 @@ class DaskOperator(MeasurementOperator):
                 group,
                 [piece.chunk for piece in some],
                 [part[group] for part in parts],
-                (action, [piece.rows for piece in some], self._one, self.wrap, total, arguments),
+                (action, some, self._one, self.wrap, total, arguments),
             )
             for group, some in enumerate(pieces)
             if some
@@ -244,7 +244,7 @@ def _answer(
     sources: Sequence[Any],
     vectors: Sequence[Any],
     action: Action,
-    rows: Sequence[Any],
+    pieces: Sequence[Piece],
     one: DenseOperator,
     wrap: Any,
     total: bool,
@@ -255,11 +255,12 @@ def _answer(
     for k, source in enumerate(sources):
         matrix = source() if callable(source) else source
         part = one._like_this(matrix)
-        block: Any = part if _is_all(rows[k], part.m) else part._restrict(rows[k])
+        rows = pieces[k].rows
+        block: Any = part if _is_all(rows, part.m) else part._restrict(rows)
         given = [None if v is None else v[k] for v in vectors]
         answer = action(block if wrap is None else wrap(block), *given, *arguments)
         if not all(map(all_finite, answer if total else [answer])):
-            _refuse_nan(block.matrix)
+            _refuse_nan(block.matrix, pieces[k])
         if total and answers:
             answer = tuple(a + b for a, b in zip(answers.pop(), answer, strict=True))
         answers.append(answer)
@@ -270,12 +271,14 @@ def _is_all(rows: Any, m: int) -> bool:
     return isinstance(rows, slice) and rows == slice(0, m)
 
 
-def _refuse_nan(matrix: NumPyArray) -> None:
+def _refuse_nan(matrix: NumPyArray, piece: Piece) -> None:
     """Say which row is not finite, where it is the matrix that is not."""
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
+        rows = piece.rows
+        row = rows.start + bad[0] if isinstance(rows, slice) else rows[bad[0]]
         raise ValueError(
-            f"A has NaN or infinite entries, in row {bad[0]} of a chunk of {len(matrix)} rows. "
+            f"A has NaN or infinite entries, in row {row} of its chunk {piece.chunk}. "
             "Leave those measurements out: A[dask.array.isfinite(A).all(axis=1)], with "
             "compute_chunk_sizes(), and y alike."
         )
@@ -415,6 +418,8 @@ def from_dask(
             "dask.array.from_array(array, chunks=(1000, -1)), or give the array itself to recover."
         )
     shape = _checked_shape(array, shape)
+    if keep is not None:
+        as_flag(keep, "keep")
     order = "C" if array.ndim > 2 else check_order(order)
     if isinstance(client, str):
         from lowtucker._cluster import connect
@@ -467,8 +472,19 @@ def _as_rows(array: Any) -> Any:
     )
 
 
-def _row_major(chunk: Any, dtype: Any) -> NumPyArray:
-    return np.ascontiguousarray(np.asarray(chunk).reshape(len(chunk), -1), dtype)
+def _row_major(chunk: Any, dtype: Any, block_info: Any = None) -> NumPyArray:
+    """Rows of a chunk; what a loader gives is looked at, for Dask believes what it was told."""
+    dense = chunk.toarray() if hasattr(chunk, "toarray") else np.asarray(chunk)
+    if block_info:
+        wanted = tuple(stop - start for start, stop in block_info[0]["array-location"])
+        complex_rows = dense.dtype.kind == "c" and dtype.kind != "c"
+        if dense.shape != wanted or complex_rows:
+            raise ValueError(
+                f"Chunk {block_info[0]['chunk-location'][0]} of A is an array of shape "
+                f"{dense.shape} and dtype {dense.dtype}, expected {wanted} and {dtype}, as the "
+                "Dask array was told. Correct its loader, or what from_delayed was told of it."
+            )
+    return np.ascontiguousarray(dense.reshape(len(dense), -1), dtype)
 
 
 def _session_client() -> Any:

@@ -267,6 +267,8 @@ class Cluster(Engine):
                     ) from error
                 if self.client.status == "running":
                     error.add_note("This happened on a worker of the Dask cluster.")
+                    # the client keeps the error, and its traceback would keep A on the workers
+                    self.client.cancel(futures, force=True)
                 raise
 
     def _watched(self, alone: float | None, tasks: Sequence[Task]) -> float | None:
