@@ -119,6 +119,12 @@ def folders(process_id):
     return set(Path(tempfile.gettempdir()).glob(f"lowtucker-app-{process_id}-*"))
 
 
+def kept(process_id):
+    """Folders of files and results; those in which workers work come and go."""
+    found = {path for root in folders(process_id) for path in root.iterdir()}
+    return {path for path in found if not path.name.startswith("worker-")}
+
+
 # Long enough for any test to end it
 LONG = {
     "tab": "phase", "shape": "6,6,6", "largest": "6", "columns": "20", "most": "20", "trials": "12",

@@ -162,6 +162,69 @@ def test_hostile_files_are_refused_on_the_page(browser, server, tmp_path):
         picture(page, "tested-refused")
 
 
+def test_array_menu_and_the_next_file(browser, server, tmp_path):
+    """Each array has its own picture and size; each file has ranks that suit it."""
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "two.npz", small=rng.random((4, 4, 2)), large=rng.random((20, 30, 9)))
+    np.save(tmp_path / "other.npy", rng.random((16, 16, 8)))
+    ranks = """[...document.querySelectorAll('#data [data-field=rank]')].map((r) => r.value)"""
+    line = "#data [data-part=uploading]"
+    with opened(browser, server, "tab=data") as page:
+        page.set_input_files("#data input[type=file]", tmp_path / "two.npz")
+        page.wait_for_selector("#data .run")
+        seen = page.evaluate("document.querySelector('.preview').toDataURL()")
+        assert page.inner_text(line) == f"two.npz: 4 {TIMES} 4 {TIMES} 2"
+        assert page.evaluate(ranks) == ["4", "4", "2"]
+        page.select_option("#d-array", "large")
+        assert page.inner_text(line) == f"two.npz: 20 {TIMES} 30 {TIMES} 9"
+        assert page.evaluate("document.querySelector('.preview').toDataURL()") != seen
+        page.select_option("#d-array", "small")
+        page.set_input_files("#data input[type=file]", tmp_path / "other.npy")
+        page.wait_for_selector(f"{line} >> text=other.npy")
+        assert page.evaluate(ranks) == ["6", "6", "3"]
+
+
+def test_data_that_are_nearly_of_low_rank_are_approximated(browser, server):
+    with opened(browser, server, "tab=data&share=60") as page:
+        page.click("#data [data-part=example]")
+        page.wait_for_selector("#data .run:enabled")
+        page.click("#data .run")
+        page.wait_for_selector("#data .badge >> text=approximated", timeout=60_000)
+        said = page.inner_text("#data .verdict")
+        assert "the best tensor of this rank has 0.0" in said
+        assert "noise_std" not in said
+        assert not page.locator("#data .badge.no").count()
+
+
+def test_files_dropped_beside_the_box_are_taken(browser, server):
+    with opened(browser, server, refused=True) as page:
+        page.evaluate("""() => {
+            const data = new DataTransfer();
+            data.items.add(new File(["1,2"], "beside.npy"));
+            const event = { dataTransfer: data, bubbles: true, cancelable: true };
+            document.querySelector("footer").dispatchEvent(new DragEvent("drop", event));
+        }""")
+        page.wait_for_selector("#data [data-part=refused] >> text=beside.npy")
+        assert page.is_visible("#data")
+
+
+def test_only_what_was_tried_is_claimed(browser, server):
+    """Of 3x3x3 entries there are 27; rank 2 has 20 degrees of freedom, rank 1 has 7."""
+    query = "tab=phase&shape=3%2C3%2C3&operator=dct&most=3&columns=2&largest=2&trials=1"
+    with opened(browser, server, query) as page:
+        page.click("#phase .run")
+        ended(page, "phase")
+        said = page.inner_text("#phase .verdicts")
+        assert "come back wherever that was tried: at the ranks (1,1,1). 1 of 2 fields" in said
+        assert "all these ranks" not in said
+
+
+@pytest.mark.parametrize("tab", ["constructor", "toString"])
+def test_odd_addresses_open_the_first_tab(browser, server, tab):
+    with opened(browser, server, f"tab={tab}") as page:
+        assert page.is_visible("#synthetic")
+
+
 def test_stop_ends_the_work(browser, server):
     with opened(browser, server, GRID) as page:
         page.click("#phase .run")
@@ -258,6 +321,12 @@ def test_settings_without_meaning_are_told_before_a_run(browser, server):
         assert "block is '0'" in page.inner_text("#synthetic [data-part=problem]")
         assert page.get_attribute("#s-block", "aria-invalid") == "true"
         assert page.is_disabled("#synthetic .run")
+        page.click("#show-code")
+        page.wait_for_selector("#code[open]")
+        assert page.inner_text("#code-text").startswith(
+            "There is no code for these settings: block"
+        )
+        page.click("#close-code")
         page.fill("#s-block", "auto")
         page.wait_for_selector("#synthetic .run:enabled")
         assert page.is_hidden("#synthetic [data-part=problem]")

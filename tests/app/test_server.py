@@ -14,11 +14,15 @@ import numpy as np
 import psutil
 import pytest
 from click.testing import CliRunner
+from scipy.io import savemat
 
 import lowtucker as lt
 from app.hostile import FILES, content
-from app.served import LONG, eventually, folders, playground
+from app.served import LONG, eventually, folders, kept, playground
 from lowtucker.app.guard import host_allowed
+from lowtucker.app.problems import load
+from lowtucker.app.processes import BusyError
+from lowtucker.app.uploads import Store
 from lowtucker.cli import main
 from lowtucker.experiments.flame import synthetic_flame
 
@@ -40,6 +44,10 @@ def same(told, result):
     assert told["passes"] == pytest.approx(result.passes)
     assert told["history"]["residual"] == pytest.approx(result.history["residual"], rel=1e-6)
     assert told["error"] == pytest.approx(result.error, rel=1e-6)
+
+
+def folders_of_workers(server):
+    return [p for root in folders(server.process.pid) for p in root.glob("worker-*")]
 
 
 # ---- the page ----
@@ -87,6 +95,11 @@ def test_settings_are_described(server):
         ({"shape": "8,8,x"}, "shape", "expected a whole number, 2 to 200"),
         ({"shape": "200,200,200"}, "shape", "8000000 entries are too many for this page"),
         ({"shape": "70,70,70", "ratio": "9"}, "ratio", "MB; at most 400 here"),
+        (
+            {"shape": "79,79,79", "rank": "79,79,79", "ratio": "100", "operator": "rank-one"},
+            "ratio",
+            "The vectors of 49303900 x 237 numbers take 93480 MB; at most 400 here",
+        ),
         ({"operator": "entries", "ratio": "50"}, "ratio", "more than the 384 entries"),
         ({"ratio": "nan"}, "ratio", "expected a number, 0.2 to 100"),
         ({"noise": "-1"}, "noise", "expected a number, 0 to 0.5"),
@@ -109,7 +122,11 @@ def test_settings_without_meaning_are_refused(server, change, field, text):
         assert text in answer["error"]
 
 
-@pytest.mark.parametrize("body", [b"", b"[1]", b"{", b'{"a": "' + b"x" * 30_000 + b'"}'])
+@pytest.mark.parametrize(
+    "body",
+    [b"", b"[1]", b"{", b"[" * 19_999, b'{"a": "' + b"x" * 30_000 + b'"}'],
+    ids=["empty", "list", "open", "deep", "long"],
+)
 def test_what_is_no_settings_is_refused(server, body):
     status, _, content = server.ask("POST", "/api/run", body)
     assert status == 422
@@ -236,6 +253,53 @@ def test_tensor_in_its_own_units(server, tmp_path, monkeypatch):
     assert len(events["file"]) == 2
 
 
+@pytest.mark.parametrize("kind", ["npz", "mat"])
+def test_the_only_tensor_among_other_arrays(server, tmp_path, monkeypatch, kind):
+    monkeypatch.chdir(tmp_path)
+    X, name = lt.random_tucker((8, 7, 6), (1, 1, 1), seed=0).full(), f"mixed.{kind}"
+    if kind == "npz":
+        np.savez(name, meta=np.arange(3), clip=X)
+    else:
+        savemat(name, {"clip": X, "n": 3.0})
+    _, found = server.upload(name, Path(name).read_bytes())
+    assert found["arrays"] == [{"name": "clip", "shape": [8, 7, 6]}]
+    events = server.run(tab="data", file=found["key"], rank="1,1,1", share="50", operator="dct")
+    assert "error" not in events
+    same(events["result"][0], executed(events["code"][0]["code"])["result"])
+
+
+def test_arrays_that_cannot_be_recovered_are_not_offered(server, tmp_path):
+    X = np.ones((3, 4, 5))
+    np.savez(
+        tmp_path / "x.npz", wave=1j * X, thin=X[:1], X=X, none=X[:, :0], last=np.ones((2, 2, 2))
+    )
+    status, found = server.upload("x.npz", (tmp_path / "x.npz").read_bytes())
+    assert status == 200
+    assert [one["name"] for one in found["arrays"]] == ["X", "last"]
+    assert [seen["shape"] for seen in found["previews"]] == [[3, 4, 1], [2, 2, 1]]
+    for name in ("wave", "none"):
+        values = {"tab": "data", "file": found["key"], "array": name}
+        status, answer = server.post("/api/run", values)
+        assert status == 422
+        assert f"has no array {name!r}" in answer["error"]
+
+
+def test_complex_numbers_are_not_cut(tmp_path):
+    np.save(tmp_path / "x.npy", 1j * np.ones((2, 2, 2)))
+    with pytest.raises(ValueError, match="complex numbers; expected real ones"):
+        load(tmp_path / "x.npy", "array", None, ((1, 2),) * 3, 10**6)
+
+
+def test_code_makes_the_example_itself(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # where no flame.npy is
+    _, _, content = server.ask("POST", "/api/uploads?example=flame", b"")
+    events = server.run(tab="data", file=json.loads(content)["key"], rows="9:20", columns="9:20",
+                        frames="2:7", rank="2,2,2", operator="dct")  # fmt: skip
+    assert "synthetic_flame((48, 48, 16))[8:20, 8:20, 1:7]" in events["code"][0]["code"]
+    same(events["result"][0], executed(events["code"][0]["code"])["result"])
+    assert events["result"][0]["best"] <= events["result"][0]["error"]
+
+
 def test_clip_in_colour_and_a_gif(server, tmp_path):
     colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3)).astype(np.uint8)
     np.save(tmp_path / "colour.npy", colour)
@@ -250,23 +314,26 @@ def test_clip_in_colour_and_a_gif(server, tmp_path):
 @pytest.mark.parametrize("name", FILES)
 def test_hostile_files_are_refused_and_removed(server, name):
     text = FILES[name][1]
-    before = {path for root in folders(server.process.pid) for path in root.iterdir()}
+    before = kept(server.process.pid)
     status, answer = server.upload(name, content(name))
     assert status == 422
     assert text in answer["error"]
     assert name in answer["error"]
     assert "/tmp" not in answer["error"]  # the visitor's name for it, not the server's
     assert not Path("ran-by-pickle").exists()
-    assert {p for root in folders(server.process.pid) for p in root.iterdir()} <= before
+    assert kept(server.process.pid) <= before
 
 
 @pytest.mark.parametrize(
-    ("name", "kept"), [("../../x.npy", "x.npy"), ("C:\\a b%0a.NPY", "a_b_0a.npy")]
+    ("name", "safe", "own"),
+    [("../../x.npy", "x.npy", "x.npy"), ("C:\\a b%0a.NPY", "a_b_0a.npy", "a b%0a.NPY")],
 )
-def test_names_of_files_lead_nowhere(server, flame, name, kept):
+def test_names_of_files_lead_nowhere(server, flame, name, safe, own):
     quoted = name.replace("\\", "%5C").replace(" ", "%20").replace("%0a", "%250a")
     status, found = server.upload(quoted, flame)
-    assert (status, found["file"]) == (200, kept)
+    assert (status, found["file"]) == (200, safe)
+    _, facts = server.post("/api/describe", {"tab": "data", "file": found["key"]})
+    assert f"load_array({own!r})" in facts["code"]  # the code is for the visitor's file
 
 
 def test_other_kinds_of_files_are_refused(server):
@@ -288,6 +355,26 @@ def test_files_that_are_forgotten_are_gone(server, flame):
     folder = next(p for root in folders(server.process.pid) for p in root.glob(found["key"]))
     assert server.ask("DELETE", f"/api/uploads/{found['key']}")[0] == 204
     assert not folder.exists()
+
+
+def test_folders_in_use_stay():
+    store = Store(2)
+    try:
+        first, second = store.new(), store.new()
+        with store.hold(first):
+            assert store.new().key in store.items  # in place of the second
+            assert store.get(second.key) is None
+            assert first.folder.exists()
+            store.remove(first.key)  # forgotten by the page, but still read
+            assert first.folder.exists()
+        assert not first.folder.exists()
+        store.new()
+        for item in store.items.values():
+            item.users = 1
+        with pytest.raises(BusyError, match="All 2 files that are kept here are in use"):
+            store.new()
+    finally:
+        store.close()
 
 
 # ---- limits ----
@@ -315,17 +402,16 @@ def test_files_that_are_too_large_are_refused_while_they_come(limited):
     )
     assert status == 413
     assert "larger than 0.002 MB" in json.loads(content)["error"]
-    root = folders(limited.process.pid)
-    assert not [path for folder in root for path in folder.iterdir()]
+    assert not kept(limited.process.pid)
 
 
 def test_only_the_latest_files_are_kept(limited):
     stream = io.BytesIO()
     np.save(stream, np.ones((3, 3, 3)))
     keys = [limited.upload("x.npy", stream.getvalue())[1]["key"] for _ in range(3)]
-    kept = {path.name for folder in folders(limited.process.pid) for path in folder.iterdir()}
-    assert keys[0] not in kept
-    assert set(keys[1:]) <= kept
+    names = {path.name for path in kept(limited.process.pid)}
+    assert keys[0] not in names
+    assert set(keys[1:]) <= names
 
 
 def test_runs_beyond_the_time_are_ended(limited):
@@ -372,6 +458,9 @@ def test_who_hangs_up_ends_the_work(server):
     connection.close()
     working = [psutil.Process(pid) for pid in busy]
     assert eventually(lambda: any(not p.is_running() for p in working))
+    # what an ended process left is gone too: there is a folder for each that lives
+    assert eventually(lambda: len(folders_of_workers(server)) == len(server.workers()))
+    assert folders_of_workers(server)
     idle = [p for p in working if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
     assert eventually(lambda: all(p.status() == psutil.STATUS_SLEEPING for p in idle))
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 
 from starlette.responses import Response
@@ -18,14 +19,26 @@ class Events(Response):  # type: ignore[misc]
     """Events of a run as ``text/event-stream``; the run ends when nobody listens."""
 
     def __init__(
-        self, workers: Workers, job: Mapping[str, Any], seconds: float, first: Mapping[str, Any]
+        self,
+        workers: Workers,
+        job: Mapping[str, Any],
+        seconds: float,
+        first: Mapping[str, Any],
+        held: Sequence[AbstractContextManager[None]] = (),
     ) -> None:
         super().__init__(media_type="text/event-stream")
         del self.headers["content-length"]
         self.workers, self.job, self.seconds, self.first = workers, job, seconds, first
+        self.held = held
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Work and listen for the end of the connection, whichever comes first."""
+        with ExitStack() as stack:
+            for folder in self.held:
+                stack.enter_context(folder)
+            await self._answer(receive, send)
+
+    async def _answer(self, receive: Any, send: Any) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
         working = asyncio.ensure_future(self._work(send))
         leaving = asyncio.ensure_future(_left(receive))

@@ -16,10 +16,12 @@ __all__ = ["ARRAYS", "VIDEOS", "inspect", "write_example"]
 
 ARRAYS = (".npy", ".npz", ".mat")
 VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif")
+# Arrays of a file that get a picture
+PICTURES = 20
 
 
 def inspect(job: Mapping[str, Any], emit: Emit) -> None:
-    """Tell how a file is to be read, its arrays of three modes, and a picture of the first."""
+    """Tell how a file is to be read, its arrays of three modes, and their pictures."""
     path, most = Path(job["path"]), int(job["limits"]["array_bytes"])
     if job.get("example"):
         write_example(path)
@@ -49,7 +51,7 @@ def _video(path: Path, name: str | None, most: int) -> dict[str, Any]:
     frame = lt.io.load_video(path, name=name, frames=(middle, middle), max_bytes=most)
     shape = [*frame.shape[:2], frames]
     arrays = [{"name": name, "shape": shape}]
-    return {"reader": "video", "arrays": arrays, "preview": thumbnail(frame[:, :, 0])}
+    return {"reader": "video", "arrays": arrays, "previews": [thumbnail(frame[:, :, 0])]}
 
 
 def _one_array(path: Path, info: Any, most: int) -> dict[str, Any]:
@@ -59,16 +61,39 @@ def _one_array(path: Path, info: Any, most: int) -> dict[str, Any]:
 
 
 def _arrays(path: Path, infos: list[Any], most: int) -> dict[str, Any]:
-    named = path.suffix.lower() != ".npy"
-    name = infos[0].name if named else None
-    array = lt.io.load_array(path, name, mmap=not named, max_bytes=most)
-    if array.ndim != 3 or not array.size or min(array.shape) < 2:
+    """Arrays that can be recovered, each with a picture while that costs little."""
+    named, left = path.suffix.lower() != ".npy", most
+    arrays, previews, refused = list[dict[str, Any]](), list[Any](), list[ValueError]()
+    for info in infos:
+        name, seen = info.name if named else None, None
+        first = not arrays and not refused  # of whose content the reader may have more to say
+        try:
+            if not first:
+                _check(path, info.shape, info.dtype.startswith("complex"))
+            if not arrays or (len(arrays) < PICTURES and info.nbytes <= left):
+                array = lt.io.load_array(path, name, mmap=not named, max_bytes=most)
+                _check(path, array.shape, array.dtype.kind == "c")
+                seen = thumbnail(_middle(array))
+                left -= info.nbytes
+        except ValueError as error:
+            refused.append(error)
+            continue
+        arrays.append({"name": name, "shape": list(info.shape)})
+        previews.append(seen)
+    if not arrays:
+        raise refused[0]
+    return {"reader": "array", "arrays": arrays, "previews": previews}
+
+
+def _middle(array: Any) -> Any:
+    return np.nan_to_num(array[:, :, (array.shape[2] - 1) // 2].astype(np.float64))
+
+
+def _check(path: Path, shape: tuple[int, ...], is_complex: bool) -> None:
+    if len(shape) != 3 or min(shape) < 2:
         raise ValueError(
-            f"{path} has the shape {array.shape}; expected three modes, such as (rows, columns, "
+            f"{path} has the shape {tuple(shape)}; expected three modes, such as (rows, columns, "
             "frames), each of 2 or more; reshape it"
         )
-    if array.dtype.kind == "c":
+    if is_complex:
         raise ValueError(f"{path} holds complex numbers; expected real ones; save their np.abs")
-    arrays = [{"name": i.name if named else None, "shape": list(i.shape)} for i in infos]
-    frame = np.nan_to_num(array[:, :, (array.shape[2] - 1) // 2].astype(np.float64))
-    return {"reader": "array", "arrays": arrays, "preview": thumbnail(frame)}

@@ -104,6 +104,11 @@ def load(path: Path, reader: str, name: str | None, crop: Any, max_bytes: int) -
         spans = dict(zip(("rows", "columns", "frames"), crop, strict=True))
         return lt.io.load_video(path, name=name, max_bytes=max_bytes, **spans)
     array = lt.io.load_array(path, name, max_bytes=max_bytes)
+    if array.dtype.kind == "c":
+        raise ValueError(
+            f"{name or path} holds complex numbers; expected real ones; choose another array, or "
+            "save its np.abs"
+        )
     return cropped(array, crop).astype(np.float64)
 
 
@@ -114,14 +119,17 @@ def cropped(array: NumPyArray, crop: Any) -> NumPyArray:
 
 def _load_code(setting: Data) -> str:
     name = "" if setting.name is None else f", name={setting.name!r}"
+    file = setting.original or setting.file
+    part = ", ".join(f"{first - 1}:{last}" for first, last in setting.crop)
+    if setting.example is not None:
+        return f"X_true = synthetic_flame({setting.example})[{part}]"
     if setting.reader == "video":
         rows, columns, frames = setting.crop
         return (
-            f"X_true = lt.io.load_video({setting.file!r}{name}, rows={rows}, columns={columns}, "
+            f"X_true = lt.io.load_video({file!r}{name}, rows={rows}, columns={columns}, "
             f"frames={frames})"
         )
-    part = ", ".join(f"{first - 1}:{last}" for first, last in setting.crop)
-    return f"X_true = lt.io.load_array({setting.file!r}{name})[{part}].astype(float)"
+    return f"X_true = lt.io.load_array({file!r}{name})[{part}].astype(float)"
 
 
 def code(setting: Synthetic | Data | Phase | Figure) -> str:
@@ -181,7 +189,8 @@ def _data_code(setting: Data) -> str:
         "print(result.error, result.advice)",
         'result.save("result.npz", overwrite=True)',
     ]
-    return _text(body, [])
+    flame = ["from lowtucker.experiments.flame import synthetic_flame"]
+    return _text(body, flame if setting.example is not None else [])
 
 
 def _phase_code(setting: Phase) -> str:

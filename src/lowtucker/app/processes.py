@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shutil
 import sys
+import tempfile
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
 
 from lowtucker.app.worker import HEAD, IDLE
@@ -29,22 +32,22 @@ class WorkerEndedError(RuntimeError):
 
 
 class Worker:
-    """One process."""
+    """One process, with a folder for what it writes on its way."""
 
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self.process = process
+    def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
+        self.process, self.folder = process, folder
 
     @classmethod
-    async def start(cls) -> Worker:
+    async def start(cls, root: Path) -> Worker:
         """Start a process; it warms up while it waits for a job."""
+        folder = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
         command = (sys.executable, "-P", "-m", "lowtucker.app.worker")
-        environment = os.environ | dict.fromkeys(ONE_THREAD, "1")
+        environment = os.environ | dict.fromkeys(ONE_THREAD, "1") | {"TMPDIR": str(folder)}
         pipe = asyncio.subprocess.PIPE
-        return cls(
-            await asyncio.create_subprocess_exec(
-                *command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
-            )
+        process = await asyncio.create_subprocess_exec(
+            *command, stdin=pipe, stdout=pipe, env=environment, start_new_session=True
         )
+        return cls(process, folder)
 
     @property
     def alive(self) -> bool:
@@ -72,10 +75,11 @@ class Worker:
             ) from error
 
     async def kill(self) -> None:
-        """End the process now, and its work."""
+        """End the process now, and its work; nobody else can tidy up after it."""
         with suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class Workers:
@@ -83,6 +87,7 @@ class Workers:
 
     def __init__(self, most: int) -> None:
         self.most = most
+        self.root = Path(tempfile.mkdtemp(prefix=f"lowtucker-app-{os.getpid()}-"))
         self.idle: list[Worker] = []
         self.busy: set[Worker] = set()
         self.taken = 0
@@ -125,7 +130,8 @@ class Workers:
             worker = self.idle.pop(0)
             if worker.alive:
                 return worker
-        return await Worker.start()
+            await worker.kill()
+        return await Worker.start(self.root)
 
     async def _keep(self, worker: Worker) -> None:
         if self.closed or len(self.idle) >= SPARE or not worker.alive:
@@ -140,7 +146,7 @@ class Workers:
             self._starting = asyncio.get_running_loop().create_task(self._prepare())
 
     async def _prepare(self) -> None:
-        await self._keep(await Worker.start())
+        await self._keep(await Worker.start(self.root))
 
     async def close(self) -> None:
         """End all processes."""
@@ -150,3 +156,4 @@ class Workers:
         for worker in [*self.idle, *self.busy]:
             await worker.kill()
         self.idle.clear()
+        shutil.rmtree(self.root, ignore_errors=True)

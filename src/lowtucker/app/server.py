@@ -7,7 +7,7 @@ import json
 import logging
 import socket
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -76,13 +76,15 @@ class Playground:
                             "limit. Stop one, or try again in a while.")  # fmt: skip
         job = {"task": "run", "values": values, "limits": self.limits.to_json()}
         first: dict[str, Any] = {"event": "code", "code": code(setting)}
+        held: list[AbstractContextManager[None]] = []
         if isinstance(setting, Data) and upload is not None:
             folder = self.results.new()
+            held = [self.uploads.hold(upload), self.results.hold(folder)]
             job |= {"upload": upload.info, "path": str(upload.path), "folder": str(folder.folder)}
             first["result"] = folder.key
         is_recovery = isinstance(setting, Recovery)
         seconds = self.limits.seconds if is_recovery else self.limits.long_seconds
-        return Events(self.workers, job, seconds + self.limits.grace, first)
+        return Events(self.workers, job, seconds + self.limits.grace, first, held)
 
     def _upload_info(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
         item = self.uploads.get(values.get("file"))
@@ -99,7 +101,8 @@ class Playground:
             "flame.npy" if example else name, request.stream(), most
         )  # fmt: skip
         try:
-            item.info = await self._inspected(item, example)
+            with self.uploads.hold(item):
+                item.info = await self._inspected(item, example)
         except BaseException:
             self.uploads.remove(item.key)
             raise
@@ -123,7 +126,7 @@ class Playground:
             ) from None
         if found.get("event") != "upload":
             raise ValueError(found.get("text", "The file could not be read."))
-        return found
+        return found | {"example": example, "original": item.original}
 
     async def forget(self, request: Request) -> Response:
         """Remove a file."""
@@ -148,7 +151,7 @@ async def _settings(request: Request) -> dict[str, Any]:
             raise SettingError("", f"Settings may have {LONGEST} bytes, got more.")
     try:
         values = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):  # the latter of brackets in brackets
         values = None
     if not isinstance(values, dict):
         raise SettingError("", "Settings must be a JSON object of named values.")

@@ -63,8 +63,10 @@ class Data(Recovery):
 
     file: str  # its name on the visitor's machine
     reader: str  # "video" or "array", by what the file is
-    name: str | None  # of the array, where there are several
+    name: str | None  # of the array, where arrays have names
     crop: tuple[tuple[int, int], ...]  # rows, columns, frames: first and last, from 1
+    example: tuple[int, ...] | None = None  # shape of the flame that was made here, if it was
+    original: str = ""  # name as the visitor wrote it, if that is another
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,7 @@ def _data(words: Words, limits: Limits, upload: Mapping[str, Any] | None) -> Dat
     return Data(
         shape, rank, m, operator, (solver,), None, None, words.integer("seed", 0, 0, 10**9),
         FEW if solver == "auto" else EPOCHS, limits.seconds, upload["file"], upload["reader"],
-        name if len(upload["arrays"]) > 1 else None, crop,
+        name, crop, tuple(full) if upload.get("example") else None, upload.get("original", ""),
     )  # fmt: skip
 
 
@@ -205,7 +207,7 @@ def _phase(words: Words, limits: Limits) -> Phase:
             "columns", f"{len(ratios) * len(ranks)} fields are too many; at most {limits.cells}."
         )
     dof = degrees_of_freedom(shape, ranks[-1])
-    if operator == "gaussian":
+    if operator not in LIMITED:
         _check_sizes(limits, "most", shape, round(most * dof), operator, 8)
     solver = words.choice("solver", tuple(SOLVERS), "auto")
     seed = words.integer("seed", 0, 0, 10**9)
@@ -236,10 +238,13 @@ def _check_sizes(
             field, f"{m} measurements are more than the {size} entries; of {operator} there are "
             "no more. Take fewer, or Gaussian measurements.",
         )  # fmt: skip
-    need = m * size * itemsize
-    if operator == "gaussian" and need > limits.matrix_bytes:
+    # a rank-one sum is kept as a vector for each mode
+    each = {"gaussian": size, "rank-one": sum(shape)}.get(operator, 1)
+    need = m * each * (itemsize if operator == "gaussian" else 8)
+    if need > limits.matrix_bytes:
+        what = "matrix" if operator == "gaussian" else "vectors"
         raise SettingError(
-            field, f"The matrix of {m} x {size} numbers takes {need / 1e6:.0f} MB; at most "
+            field, f"The {what} of {m} x {each} numbers take {need / 1e6:.0f} MB; at most "
             f"{limits.matrix_bytes / 1e6:.0f} here. Take fewer measurements, a smaller tensor, or "
             "DCT measurements, which need no matrix.",
         )  # fmt: skip

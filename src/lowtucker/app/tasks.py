@@ -89,7 +89,8 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     A = make_operator(setting, np.float32 if single else np.float64)
     _tell_problem(setting, pixels, emit)
     (name,) = setting.solvers
-    result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit)
+    best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
+    result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit, best)
     result.save(folder / "result.npz")
     emit("file", {"name": "result.npz"})
     report = DataReport.of(setting, pixels)
@@ -114,6 +115,7 @@ def _recovered(
     full: NumPyArray,
     noise_std: float | None,
     emit: Emit,
+    best: float | None = None,
 ) -> lt.Result:
     """Recover, and tell of it: curves and pictures while it runs, the verdict at the end."""
     watch = _Watch(SOLVERS[name], X_true, full, emit)
@@ -131,6 +133,7 @@ def _recovered(
         "advice": result.advice,
         "epochs": result.epochs,
         "described": result.solver,
+        "best": best,  # error of the best tensor of the rank, for data that are of no low rank
         **{key: finite(getattr(result, key)) for key in ("passes", "seconds", "residual", "error")},
     }
     emit("result", told | watch.pictures(result.X))

@@ -8,12 +8,14 @@ import secrets
 import shutil
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from lowtucker.app.inspection import ARRAYS, VIDEOS
+from lowtucker.app.processes import BusyError
 
 __all__ = ["Store", "Stored", "TooLargeError", "safe_name", "too_large"]
 
@@ -38,6 +40,8 @@ class Stored:
     folder: Path
     path: Path | None = None
     info: dict[str, Any] = field(default_factory=dict)
+    original: str = ""  # name of the file as it was sent
+    users: int = 0  # runs at work with it
 
 
 class Store:
@@ -55,9 +59,15 @@ class Store:
         self.items: OrderedDict[str, Stored] = OrderedDict()
 
     def new(self) -> Stored:
-        """Make a folder, in place of the oldest where there are too many."""
+        """Make a folder, in place of the oldest that is not in use where there are too many."""
         while len(self.items) >= self.most:
-            self.remove(next(iter(self.items)))
+            idle = next((key for key, item in self.items.items() if not item.users), None)
+            if idle is None:
+                raise BusyError(
+                    f"All {self.most} files that are kept here are in use. Stop a run, or try "
+                    "again in a while."
+                )
+            self.remove(idle)
         key = secrets.token_urlsafe(12)
         item = Stored(key, self.root / key)
         item.folder.mkdir(mode=0o700)
@@ -71,8 +81,19 @@ class Store:
     def remove(self, key: str) -> None:
         """Remove a folder with all that is in it."""
         item = self.items.pop(key, None)
-        if item is not None:
+        if item is not None and not item.users:
             shutil.rmtree(item.folder, ignore_errors=True)
+
+    @contextmanager
+    def hold(self, item: Stored) -> Iterator[None]:
+        """Keep a folder while it is in use; one that was removed meanwhile goes at the end."""
+        item.users += 1
+        try:
+            yield
+        finally:
+            item.users -= 1
+            if not item.users and item.key not in self.items:
+                shutil.rmtree(item.folder, ignore_errors=True)
 
     def close(self) -> None:
         """Remove everything."""
@@ -83,9 +104,9 @@ class Store:
         """Write a file as it comes in; one that turns out too large is removed again."""
         safe = safe_name(name)
         item, size = self.new(), 0
-        item.path = item.folder / safe
+        item.path, item.original = item.folder / safe, _base(name)[:200]
         try:
-            with open(item.path, "xb") as file:
+            with self.hold(item), open(item.path, "xb") as file:
                 async for chunk in chunks:
                     size += len(chunk)
                     if size > most:
@@ -105,7 +126,7 @@ def safe_name(name: str) -> str:
     >>> safe_name("../my clip.MP4")
     'my_clip.mp4'
     """
-    base = re.split(r"[/\\]", name)[-1]
+    base = _base(name)
     suffix = Path(base).suffix.lower()
     if suffix not in ARRAYS + VIDEOS:
         raise ValueError(
@@ -114,3 +135,7 @@ def safe_name(name: str) -> str:
         )
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", base[: -len(suffix)]).strip("_")[:60]
     return (stem or "file") + suffix
+
+
+def _base(name: str) -> str:
+    return re.split(r"[/\\]", name)[-1]

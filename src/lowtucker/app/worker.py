@@ -12,6 +12,7 @@ import os
 import queue
 import signal
 import sys
+import tempfile
 import threading
 from typing import Any, BinaryIO
 
@@ -68,8 +69,13 @@ def _do(job: dict[str, Any], out: BinaryIO) -> None:
 
 def _explained(error: Exception, job: dict[str, Any]) -> str:
     """What to show of an error: the file by the visitor's name for it."""
-    folder = os.path.dirname(job.get("path") or "")
-    text = str(error).replace(f"{folder}{os.sep}", "") if folder else str(error)
+    text = str(error)
+    for folder in (
+        os.path.dirname(job.get("path") or ""),
+        job.get("folder"),
+        tempfile.gettempdir(),
+    ):
+        text = text.replace(f"{folder}{os.sep}", "") if folder else text
     known = (ValueError, TypeError, OSError, ImportError, NotImplementedError)
     if isinstance(error, known):
         return text

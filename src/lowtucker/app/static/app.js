@@ -37,7 +37,7 @@ function open(name, focus) {
 
 function restore() {
   const values = Object.fromEntries(new URLSearchParams(location.search));
-  const name = values.tab in panels ? values.tab : "synthetic";
+  const name = Object.hasOwn(panels, values.tab ?? "") ? values.tab : "synthetic";
   panels[name].restore(values);
   open(name);
 }
@@ -61,12 +61,24 @@ for (const panel of Object.values(panels)) {
   panel.check();
 }
 addEventListener("popstate", restore);
+
+// A file that misses the box is taken too, instead of opening in place of the page.
+for (const kind of ["dragover", "drop"]) {
+  addEventListener(kind, (event) => {
+    if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return;
+    event.preventDefault();
+    if (kind === "dragover") return;
+    open("data");
+    remember("pushState");
+    panels.data.dropped(event);
+  });
+}
 restore();
 
 const dialog = document.getElementById("code");
 document.getElementById("show-code").addEventListener("click", async () => {
   await panels[current].ask();
-  document.getElementById("code-text").textContent = panels[current].code || "Choose a file first: its code will be here.";
+  document.getElementById("code-text").textContent = panels[current].shownCode();
   dialog.showModal();
 });
 document.getElementById("close-code").addEventListener("click", () => dialog.close());

@@ -7,6 +7,7 @@ import { example, forget, upload } from "./stream.js";
 
 const AXES = ["rows", "columns", "frames"];
 const PART = [32, 32, 12];
+const RANK = [6, 6, 3];
 
 export class Data extends Panel {
   constructor(limits) {
@@ -22,12 +23,16 @@ export class Data extends Panel {
       drop.addEventListener(kind, (event) => {
         event.preventDefault();
         drop.classList.toggle("over", kind === "dragover");
-        const file = kind === "drop" && event.dataTransfer.files[0];
-        if (file) this.take(() => upload(file), file);
+        if (kind === "drop") this.dropped(event);
       });
     }
     this.listenToPreview();
     addEventListener("pagehide", () => this.file && forget(this.file.key));
+  }
+
+  dropped(event) {
+    const file = event.dataTransfer.files[0];
+    if (file) this.take(() => upload(file), file);
   }
 
   more() { return this.file ? { file: this.file.key } : {}; }
@@ -50,7 +55,6 @@ export class Data extends Panel {
       const found = await send();
       if (this.file) forget(this.file.key);
       this.file = found;
-      status.textContent = `${found.file}: ${found.arrays[0].shape.join(" × ")}`;
       this.opened();
     } catch (error) {
       status.textContent = "";
@@ -58,10 +62,12 @@ export class Data extends Panel {
     }
   }
 
-  get shape() {
+  get chosen() {
     const name = read(this.root).array;
-    return (this.file.arrays.find((one) => one.name === name) ?? this.file.arrays[0]).shape;
+    return Math.max(0, this.file.arrays.findIndex((one) => one.name === name));
   }
+
+  get shape() { return this.file.arrays[this.chosen].shape; }
 
   opened() {
     const select = this.root.querySelector('[data-field="array"]');
@@ -75,12 +81,15 @@ export class Data extends Panel {
   // The part in the address if it fits, or one in the middle that is quick to recover.
   cropped(first) {
     const values = {};
+    part(this.root, "uploading").textContent = `${this.file.file}: ${this.shape.join(" × ")}`;
     this.shape.forEach((n, k) => {
       const given = first && /^(\d+):(\d+)$/.exec(this.wanted[AXES[k]] ?? "");
       const size = Math.min(n, PART[k]), begin = k < 2 ? Math.floor((n - size) / 2) + 1 : 1;
       values[AXES[k]] = given && Number(given[2]) <= n ? given[0] : `${begin}:${begin + size - 1}`;
       for (const control of this.root.querySelectorAll(`[data-field="${AXES[k]}"]`)) control.max = n;
     });
+    const sizes = AXES.map((axis) => values[axis].split(":")).map(([low, high]) => high - low + 1);
+    values.rank = (first && this.wanted.rank) || RANK.map((r, k) => Math.min(r, sizes[k])).join(",");
     write(this.root, values);
     this.adapt();
     this.check();
@@ -103,12 +112,13 @@ export class Data extends Panel {
 
   // The preview with a frame around the part.
   frame() {
-    const canvas = part(this.root, "preview"), small = document.createElement("canvas"), volume = decoded(this.file.preview);
-    draw(small, volume, 0, this.file.reader === "video" || (volume.low >= 0 && volume.high <= 1) ? "grey" : "viridis");
+    const canvas = part(this.root, "preview"), small = document.createElement("canvas");
+    const seen = this.file.previews[this.chosen], volume = seen && decoded(seen); // of very many arrays, some have none
+    if (volume) draw(small, volume, 0, this.file.reader === "video" || (volume.low >= 0 && volume.high <= 1) ? "grey" : "viridis");
     const [rows, columns] = this.shape, context = canvas.getContext("2d");
     Object.assign(canvas, { width: 600, height: Math.max(40, Math.min(1200, Math.round((600 * rows) / columns))) });
     context.imageSmoothingEnabled = false;
-    context.drawImage(small, 0, 0, canvas.width, canvas.height);
+    if (volume) context.drawImage(small, 0, 0, canvas.width, canvas.height);
     const [[top, bottom], [left, right]] = this.spans(), sy = canvas.height / rows, sx = canvas.width / columns;
     const box = [(left - 1) * sx, (top - 1) * sy, (right - left + 1) * sx, (bottom - top + 1) * sy];
     context.fillStyle = "#0a141499";

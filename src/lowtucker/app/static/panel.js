@@ -10,6 +10,7 @@ export class Panel {
     this.button = this.root.querySelector(".run");
     this.facts = null;
     this.code = "";
+    this.wrong = "";
     this.defaults = read(this.root);
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.toggle(); });
     this.root.addEventListener("input", (event) => this.changed(event));
@@ -53,16 +54,24 @@ export class Panel {
       const facts = await describe(this.values(), this.asking.signal);
       this.facts = facts;
       this.code = facts.code;
+      this.wrong = "";
       mark(this.root, "");
       say(part(this.form, "problem"), "");
       this.button.disabled = false;
       this.tell(facts);
     } catch (error) {
       if (error.name === "AbortError") return;
+      this.wrong = error.message;
       mark(this.root, error.field);
       say(part(this.form, "problem"), error.message);
       this.button.disabled = !this.running;
     }
+  }
+
+  // The code of these settings, or why there is none.
+  shownCode() {
+    if (this.wrong) return `There is no code for these settings: ${this.wrong}`;
+    return this.code || "Choose a file first: its code will be here.";
   }
 
   toggle() { if (this.running) this.stop(); else this.start(); }

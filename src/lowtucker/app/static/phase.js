@@ -7,7 +7,7 @@ import { Gallery } from "./pictures.js";
 const PALETTE = ["--tiht", "--stotiht", "--auto", "#b04fc4", "#8a8f2a", "#d0417e", "--soft"];
 const STORIES = {
   grid: "Each field is a rank and a number of measurements, in units of the degrees of freedom: the share of random tensors that come back. Somewhere it turns from never to always.",
-  fig1: "Figure 1: the smaller the blocks, the fewer epochs StoTIHT needs (published step). All rows at once is TIHT.",
+  fig1: "Figure 1: with the published step, StoTIHT needs somewhat fewer epochs the larger its blocks are, and with any of them fewer than TIHT, which takes all rows at once (b = m).",
   fig2: "Figure 2: the same runs against time, where small blocks pay for their many steps.",
   fig3: "Figure 3: how often TIHT and StoTIHT recover a 5 × 5 × 6 tensor from few measurements, with the paper's settings.",
   fig4: "Figure 4: many measurements, but few epochs.",
@@ -180,13 +180,19 @@ export class Phase extends Panel {
     if (facts.recoveries) part(this.root, "story").append(` ${counted(facts.cells)} fields, ${counted(facts.recoveries)} recoveries.`);
   }
 
-  // The least ratio from which on every field is at 95 % or more.
+  // The least ratio from which on every field is at 95 % or more; only of fields that were tried.
   turning() {
     const ratios = [...new Set(this.rows.map((row) => row.x))].sort((a, b) => b - a);
     const all = (q) => this.rows.filter((row) => row.x === q).every((row) => row.y >= 0.95);
+    const times = (q) => `m = ${Number(q.toFixed(2))} × the degrees of freedom`;
     let least = null;
     for (const q of ratios) { if (!all(q)) break; least = q; }
-    return least === null ? "Done. At no number of measurements do all these ranks come back." : `Done. From m = ${Number(least.toFixed(2))} × the degrees of freedom on, 95 % or more come back at all these ranks.`;
+    if (!ratios.length) return "Done. No field could be tried: all need more measurements than there are entries.";
+    if (least === null) return `Done. Even at ${times(ratios[0])}, the most that was tried, not all ranks come back.`;
+    const there = this.rows.filter((row) => row.x >= least), wanted = this.event.ratios.filter((q) => q >= least).length * this.event.ranks.length;
+    if (there.length === wanted) return `Done. From ${times(least)} on, 95 % or more come back at all these ranks.`;
+    const ranks = this.event.ranks.map((r) => r.join("-")).filter((r) => there.some((row) => row.rank === r)).map((r) => `(${r.replaceAll("-", ",")})`);
+    return `Done. From ${times(least)} on, 95 % or more come back wherever that was tried: at the ranks ${ranks.join(", ")}. ${wanted - there.length} of ${wanted} fields there were not: they need more measurements than there are entries.`;
   }
 
   finished(text) {

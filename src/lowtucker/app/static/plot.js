@@ -92,7 +92,9 @@ export class Curves {
       series: [{ label: x, value: shown }, ...this.curves.map((c) => ({
         label: c.label, stroke: css(c.color) || c.color, width: 2.2, spanGaps: true, dash: c.dash, points: { show: (u) => u.data[0].length < 40, size: 5 }, value: shown,
       }))],
-      legend: { markers: { fill: (u, k) => u.series[k].stroke(u, k) } },
+      legend: { markers: { // as the line is: full, or dashed
+        width: 3, fill: (u, k) => (u.series[k].dash ? "transparent" : u.series[k].stroke(u, k)), dash: (u, k) => (u.series[k].dash ? "dashed" : "solid"),
+      } },
       cursor: { points: { size: 7 }, drag: { x: false, y: false } },
       hooks: { draw: [(u) => tolerance && this.line(u, tolerance)] },
     }, this.data(), this.place);

@@ -7,6 +7,17 @@ const COLUMNS = ["epoch", "passes", "seconds", "residual", "error"];
 const COLOURS = { TIHT: "--tiht", StoTIHT: "--stotiht", auto: "--auto" };
 const LABELS = { epoch: "epochs", passes: "passes over the measurements", seconds: "seconds", residual: "relative residual", error: "relative error" };
 
+const verdict = (event) => (event.success ? ["yes", "recovered", event.advice] : ["no", "not recovered", event.advice]);
+
+// Data are only nearly of low rank: what counts is how close the best tensor of the rank comes.
+function nearness(event) {
+  const near = event.error !== null && event.error <= Math.max(1.5 * event.best, 1e-4);
+  const numbers = `The relative error is ${short(event.error)}; the best tensor of this rank has ${short(event.best)}.`;
+  if (near && event.success) return ["yes", "recovered", numbers];
+  if (near) return ["", "approximated", `${numbers} A larger rank, with enough measurements, comes closer.`];
+  return ["no", "not recovered", `${numbers} Take more measurements, or a smaller rank.`];
+}
+
 export class Recovery {
   constructor(root, colours, stacked) {
     this.root = root;
@@ -63,11 +74,12 @@ export class Recovery {
   result(event) {
     const run = this.runs.get(event.solver);
     run.columns = event.history;
-    const badge = make("span", { class: `badge ${event.success ? "yes" : "no"}` }, event.success ? "recovered" : "not recovered");
+    const [kind, word, text] = event.best === null ? verdict(event) : nearness(event);
+    const badge = make("span", { class: `badge ${kind}` }, word);
     const numbers = [["error", short(event.error)], ["residual", short(event.residual)], ["effort", `${counted(event.epochs)} epochs, ${short(event.passes)} passes, ${short(event.seconds)} s`]];
     const list = make("dl", {}, ...numbers.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
     run.card.dataset.status = event.status;
-    run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, event.advice), list);
+    run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, text), list);
     this.picture(event);
     this.draw();
   }
