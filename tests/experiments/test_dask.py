@@ -267,7 +267,13 @@ def test_jobs_at_work_end_when_the_caller_is_interrupted(trials, client, tmp_pat
 COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()", "reproduce", "fig3"]
 
 
+def tasks_of(client):
+    """Keys of all that the scheduler knows; errors of earlier tests keep theirs."""
+    return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
+
+
 def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, client, tmp_path):
+    before = tasks_of(client)
     command = [
         *COMMAND,
         "--trials",
@@ -290,9 +296,7 @@ def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, cli
     assert "the same command goes on from there" in " ".join(heard.decode().split())
     assert b"Traceback" not in heard
     eventually(lambda: not at_work(client))
-    eventually(
-        lambda: not client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks))
-    )
+    eventually(lambda: not tasks_of(client) - before)
     whole = Reproduction(["fig3"], tmp_path, trials=100)
     kept = len(list(tmp_path.rglob("*.npz")))
     assert len(whole.pending()) == len(Reproduction(["fig3"], tmp_path / "x").pending()) - kept > 0
