@@ -16,6 +16,8 @@ from app.hostile import FILES, content
 from app.served import eventually
 from lowtucker.experiments.flame import synthetic_flame
 
+pytestmark = pytest.mark.slow
+
 PICTURES = Path(__file__).parents[2] / "out" / "app"
 QUICK = "shape=10%2C10%2C6&rank=2%2C2%2C2&ratio=5&solvers=tiht%2Cauto"
 TIMES = "\N{MULTIPLICATION SIGN}"

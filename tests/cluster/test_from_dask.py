@@ -95,7 +95,11 @@ def same(a, b, bound=1e-9):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [(where, name) for where in ("cluster", "threads") for name in SOLVERS]
+    [("threads", name) for name in SOLVERS]
+    + [
+        pytest.param("cluster", name, marks=[] if name in ("auto", "rgn") else pytest.mark.slow)
+        for name in SOLVERS
+    ]
     + [("not kept", name) for name in ("auto", "rgn", "rcg", "rsgd-least-squares")],
 )
 def test_the_result_is_that_of_a_matrix_in_memory(name, where, client, problem):

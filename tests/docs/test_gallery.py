@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = sorted((REPOSITORY / "examples" / "gallery").glob("*.py"))
 CANDLE = REPOSITORY.parent / "shared" / "data" / "candle_5_A.mat"

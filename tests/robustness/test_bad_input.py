@@ -578,7 +578,7 @@ OPERATORS = [
     (lambda: lt.stored(np.ones((3, 36))), ValueError, "shape is", "Try shape=(30, 30, 10)"),
     (lambda: lt.stored("none.npy"), FileNotFoundError, "none.npy does not", "check the path"),
     (lambda: lt.stored("A.npy"), ValueError, "A.npy:", "Try shape=(30, 30, 10)"),
-    (lambda: lt.stored("A.npy", (5, 5)), ValueError, "A.npy:", "Check shape, or store"),
+    (lambda: lt.stored("A.npy", (5, 5)), ValueError, "A.npy:", "Check shape, or transpose"),
     (lambda: lt.stored("s.csv"), FileFormatError, "s.csv has", "Try lowtucker.io.load_op"),
     (lambda: lt.stored("A.npy", SHAPE, order="X"), ValueError, "A.npy:", '"C" (row-major) or "F"'),
 ]

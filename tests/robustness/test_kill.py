@@ -21,7 +21,10 @@ import runs
 KILLS = 8
 NAMES = ["StoTIHT", "RGN-starts", "auto, few measurements", "huber", "a stack",
          "completion, rank unknown"]  # fmt: skip
-pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here")
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks here"),
+    pytest.mark.slow,
+]
 
 
 @pytest.fixture(scope="module")
