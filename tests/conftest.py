@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import os
 import shutil
 from dataclasses import dataclass
 from typing import Any
@@ -10,9 +11,20 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
+from cpu import CPUSeconds
 
-# Problems are small: threads of BLAS would wait for each other more than they compute
-threadpoolctl.threadpool_limits(1, user_api="blas")
+# Problems are small: more BLAS threads would wait for each other more than they compute
+threadpoolctl.threadpool_limits(int(os.environ.get("OPENBLAS_NUM_THREADS", "1")), user_api="blas")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--cpu", action="store_true", help="sum up CPU seconds per folder and test")
+
+
+def pytest_configure(config):
+    if config.getoption("--cpu"):
+        config.pluginmanager.register(CPUSeconds())
+
 
 KINDS = ["numpy", "readonly", "strict", "torch", "jax"]
 
