@@ -13,6 +13,6 @@ NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
 @pytest.fixture(scope="session")
 def reproduction(tmp_path_factory):
     """Everything that ``lowtucker reproduce all`` writes, in small."""
-    run = Reproduction(NAMES, tmp_path_factory.mktemp("all"), trials=6, paper=small_paper())
+    run = Reproduction(NAMES, tmp_path_factory.mktemp("all"), trials=2, paper=small_paper())
     claims = run.run(run.pending())
     return run, claims

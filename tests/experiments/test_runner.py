@@ -88,9 +88,11 @@ class Faulty(Tiny):
         folder = Path(self.folder)
         if (cell, first) != ("a", 0) or (folder / "healed").exists():
             return
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 300
         while self.fault == "endless" or len(list(folder.rglob("*.npz"))) < self.after:
-            assert time.monotonic() < deadline
+            if time.monotonic() > deadline:
+                (folder / "was let go on").touch()
+                return
             time.sleep(0.01)
         if self.fault == "killed":
             os.kill(os.getpid(), signal.SIGKILL)
@@ -233,7 +235,7 @@ def test_an_experiment_with_a_largest_number_of_trials_gets_no_more(store):
     assert len(results(facts, store, SEED, 500)["facts"]["least_squares_error"]) == 50
 
 
-@pytest.mark.parametrize("workers", [1, 2, 3])
+@pytest.mark.parametrize("workers", [1, 2])
 def test_results_do_not_depend_on_the_workers(tiny, tmp_path, store, workers):
     experiment, heard = tiny.Tiny(str(tmp_path)), []
     jobs = pending([experiment], store, SEED, 10)
@@ -251,12 +253,15 @@ def test_no_jobs_need_no_workers(store):
     assert not store.folder.exists()
 
 
-@pytest.mark.parametrize("steps", [(1, 2, 3, 11), (5, 9, 4, 11), (11, 3)], ids=str)
-def test_nothing_is_computed_twice(tiny, tmp_path, store, steps):
+@pytest.mark.parametrize(
+    ("steps", "last_on"), [((1, 2, 3, 11), 1), ((5, 9, 4, 11), 2), ((11, 3), 1)], ids=str
+)
+def test_nothing_is_computed_twice(tiny, tmp_path, store, steps, last_on):
     """Other numbers of trials after each other, on one worker and on two."""
     experiment = tiny.Tiny(str(tmp_path))
     for k, trials in enumerate(steps):
-        run(pending([experiment], store, SEED, trials), store, workers=1 + (k == len(steps) - 1))
+        workers = last_on if k == len(steps) - 1 else 1
+        run(pending([experiment], store, SEED, trials), store, workers=workers)
         assert_same(results(experiment, store, SEED, trials), expected(experiment, trials))
         assert pending([experiment], store, SEED, trials) == []
     assert trials_computed(tmp_path) == Counter((c, k) for c in "abc" for k in range(11))
@@ -275,10 +280,10 @@ def test_only_what_is_damaged_is_computed_again(tiny, tmp_path, store):
 
 
 REAL = {
-    "few": Recoveries("few", (42, 54), (1.0,), 2, 20, 1e-8, ranks=((1, 2, 2),)),
-    "many": Recoveries("many", (240,), (0.5,), 4, 20, 1e-8, ranks=((2, 2, 3),)),
-    "odd rank": Recoveries("odd", (240,), (0.5,), 4, 20, 1e-8, ranks=((1, 1, 2),)),
-    "convergence": Convergence(block_sizes=(90, 360), epochs=8),
+    "few": Recoveries("few", (42, 54), (1.0,), 2, 6, 1e-8, ranks=((1, 2, 2),)),
+    "many": Recoveries("many", (240,), (0.5,), 4, 6, 1e-8, ranks=((2, 2, 3),)),
+    "odd rank": Recoveries("odd", (240,), (0.5,), 4, 6, 1e-8, ranks=((1, 1, 2),)),
+    "convergence": Convergence(block_sizes=(90, 360), epochs=4),
     "facts": Facts(),
 }
 
@@ -287,7 +292,7 @@ REAL = {
 def test_trials_do_not_depend_on_which_are_computed_together(experiment, tmp_path):
     """Bit for bit; seconds apart."""
     found = []
-    for k, cuts in enumerate([(0, 7), (0, 3, 4, 7), range(8)]):
+    for k, cuts in enumerate([(0, 4), (0, 1, 4), range(5)]):
         store = Store(tmp_path / str(k))
         jobs = [
             Job(experiment, cell, SEED, first, stop - first)
@@ -295,7 +300,7 @@ def test_trials_do_not_depend_on_which_are_computed_together(experiment, tmp_pat
             for first, stop in pairwise(cuts)
         ]
         run(jobs, store)
-        found.append(results(experiment, store, SEED, 7))
+        found.append(results(experiment, store, SEED, 4))
         for columns in found[-1].values():
             columns.pop("seconds", None)
     for others in found[1:]:
@@ -350,7 +355,7 @@ def test_a_killed_worker_is_an_os_error_and_what_was_done_is_kept(tiny, tmp_path
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
 def test_workers_end_at_once_when_the_caller_is_interrupted(tiny, tmp_path, store, kind):
-    """One of them would be at work for a minute; the interrupt comes between two results."""
+    """One of them would be at work for minutes; the interrupt comes between two results."""
     experiment, kept = tiny.Faulty(str(tmp_path), fault="endless"), []
 
     def report(job):
@@ -358,10 +363,9 @@ def test_workers_end_at_once_when_the_caller_is_interrupted(tiny, tmp_path, stor
         if len(kept) == 2:
             raise kind
 
-    begin = time.monotonic()
     with pytest.raises(kind):
         run(pending([experiment], store, SEED, 8), store, workers=2, report=report)
-    assert time.monotonic() - begin < 30
+    assert not (tmp_path / "was let go on").exists()
     assert not workers_of(psutil.Process())
     todo = pending([experiment], store, SEED, 8)
     assert sorted(as_lines(todo) + as_lines(kept)) == [(c, k, 4) for c in "abc" for k in (0, 4)]
