@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import threadpoolctl
+
 from cpu import CPUSeconds
 
 # Problems are small: more BLAS threads would wait for each other more than they compute

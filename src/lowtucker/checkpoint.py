@@ -314,8 +314,14 @@ def _checked(path: Any) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'checkpoint must be the path of a file, got {path!r}. Try "run.ckpt".')
     file = Path(os.path.realpath(path))
-    if file.is_dir() or not file.absolute().parent.is_dir():
-        what = "is a folder" if file.is_dir() else "is in a folder that does not exist"
+    what = ""
+    if file.is_dir():
+        what = "is a folder"
+    elif not file.absolute().parent.is_dir():
+        what = "is in a folder that does not exist"
+    elif file.exists() and not file.is_file():
+        what = "is a pipe or a device, not a file"  # reading it may wait for ever
+    if what:
         raise ValueError(f'checkpoint {file} {what}. Try "run.ckpt".')
     try:
         with tempfile.TemporaryFile(dir=file.parent):

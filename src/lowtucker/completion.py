@@ -11,7 +11,7 @@ import numpy as np
 
 from lowtucker._arrays import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.fitting import Fit, Loss, joined
+from lowtucker.fitting import OVER, Fit, Loss, joined
 from lowtucker.monitoring import Callback, interruptible
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
@@ -20,6 +20,7 @@ from lowtucker.recover import fitted, warn_of_blind_spots
 from lowtucker.result import Result
 from lowtucker.scaling import out_of_units, scaled
 from lowtucker.solve import in_units_of
+from lowtucker.solvers import RGN
 from lowtucker.status import Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
@@ -129,14 +130,41 @@ def _completed(problem: Problem, rank: Any, fit: Fit, share: float) -> Result:
         found = [note for note in first.notes if "was found" in note]  # by a search for the rank
         result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
     else:
-        limit = fit.max_seconds
-        left = None if limit is None else max(1e-9, limit - first.seconds)
-        known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
-        again = fitted(problem, known, replace(fit, max_seconds=left))
-        result = joined(first, again, "all samples")
-        note = "The held-out error is that of a first fit, which did not come to a good end."
+        result = _retried(problem, rank, fit, first, error)
+        note = "The held-out error is that of a first fit, which did not converge."
         result = replace(result, notes=(*result.notes, note))
     return replace(result, held_out=error)
+
+
+def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float) -> Result:
+    """Fit all samples after a first fit that was no success, and lose nothing that it found.
+
+    Its tensor is improved, unless it is no better than zero. Where that does not converge either,
+    and there is time, all starts are tried anew; what they find counts only if it is a success:
+    a lower residual alone does not say that entries nobody has seen are closer.
+    """
+    local = RGN() if fit.solver == "auto" else fit.solver
+    better_than_zero = error < 1
+    warm = first
+    if better_than_zero:
+        warm = fitted(problem, first.rank, fit, start=first.X, before=first, solver=local)
+        if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
+            return warm
+    limit = fit.max_seconds
+    left = None if limit is None else max(1e-9, limit - warm.seconds)
+    known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
+    again = joined(warm, fitted(problem, known, replace(fit, max_seconds=left)), "all samples")
+    if again.success or not better_than_zero:
+        return again
+    cut_short = again.status in (Status.INTERRUPTED, Status.MAX_SECONDS)
+    return replace(
+        warm,
+        status=again.status if cut_short else warm.status,
+        history=again.history,
+        epochs=again.epochs,
+        passes=again.passes,
+        seconds=again.seconds,
+    )
 
 
 def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:

@@ -33,7 +33,7 @@ from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Fit", "Loss", "joined"]
+__all__ = ["Fit", "Loss", "joined", "noise_floor"]
 
 Loss = Literal["squared", "huber"]
 
@@ -171,7 +171,7 @@ class Fit:
         """Rule for what is left of the time and the epochs."""
         rule: StoppingRule = ResidualBelow(self.tol)
         if self.noise_std is not None:
-            floor = _noise_floor(problem, self.noise_std, rank)
+            floor = noise_floor(problem, self.noise_std, rank)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
         rule = rule | Stalled() | MaxEpochs(self.max_epochs - epochs if epochs else self.max_epochs)
         if self.max_seconds is None:
@@ -282,7 +282,7 @@ def _huber_weights(problem: Problem, X: TuckerTensor, tol: float = 0.0) -> Array
     return made if problem.weights is None else made * problem.weights
 
 
-def _noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
+def noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
     r"""Relative residual that noise of that size leaves, one number for every trial.
 
     A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from lowtucker._arrays import Array, all_finite, size, to_numpy
@@ -10,7 +12,7 @@ from lowtucker.problem import Problem
 from lowtucker.tensor.products import exponent, shifted
 from lowtucker.tensor.unfolding import unfold
 
-__all__ = ["CLEAR", "FULL", "PLENTY", "is_noise"]
+__all__ = ["CLEAR", "FULL", "PLENTY", "STRUCTURE", "is_noise", "structure"]
 
 # Measurements per degree of freedom from which on local minima are rare, and noise can be told
 PLENTY = 2.8
@@ -22,7 +24,16 @@ STRUCTURE, CLEAR = 1.05, 0.3
 
 
 def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
-    r"""Whether a residual, of a fit of so many degrees of freedom, has no structure.
+    """Whether a residual, of a fit of so many degrees of freedom, has no structure.
+
+    None where :func:`structure` has no answer.
+    """
+    found = structure(problem, residual, dof)
+    return None if found is None else found <= STRUCTURE
+
+
+def structure(problem: Problem, residual: Array, dof: int) -> float | None:
+    r"""Spectral norm of what a residual leaves in the adjoint, in units of that of noise.
 
     What is left of a signal shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
     spectral norm. Noise through measurements that are alike leaves a G without structure: its
@@ -43,17 +54,20 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
     weighted = residual if problem.weights is None else problem.weights * residual
     G = to_numpy(problem.A.adjoint(weighted))
     if not all_finite(G):
-        return False
+        return math.inf
     G = shifted(G, -exponent(np.abs(G).max()))  # its squares must not overflow
     entry = np.linalg.norm(G) / np.sqrt(G.size)
     try:
         spectral = [svdvals(unfold(G, k))[0] for k in range(G.ndim)]
     except np.linalg.LinAlgError:
         return None
-    for n, largest in zip(G.shape, spectral, strict=True):
-        if not largest <= STRUCTURE * entry * (np.sqrt(n) + np.sqrt(G.size / n)):
-            return False
-    return True
+    if not entry > 0:
+        return 0.0
+    ratios = [
+        s / (entry * (np.sqrt(n) + np.sqrt(G.size / n)))
+        for n, s in zip(G.shape, spectral, strict=True)
+    ]
+    return float(max(ratios))
 
 
 def _effective(problem: Problem) -> float:

@@ -32,8 +32,12 @@ MARGIN = 1.3
 BETTER = 0.02
 # Held-out residuals above this tell little: the search goes on to the largest rank
 POOR = 0.3
-# A rank is too small when a larger one lowers the held-out residual by so much
-CLEARLY = 0.1
+# A rank is too small when a larger one lowers the held-out residual by so much, and by more than so
+# many standard errors
+CLEARLY, SURELY = 0.1, 2.0
+# A decision is borderline where thresholds moved by so much would change it: of the residual's
+# fall, of standard errors, and of the error to be expected (a factor)
+NEAR, DOUBTFUL, ROUGHLY = 0.05, 0.5, 1.2
 
 Rank = tuple[int, ...]
 
@@ -85,6 +89,7 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
     rank: Rank = (0,) * len(limit)
     trimmed: set[int] = set()
     result, misses, settled, notes = None, 0, False, []
+    rivals: set[Rank] = set()
     while train is not None and held is not None and not settled:
         larger = _larger(rank, limit, train, trimmed)
         if larger is None:
@@ -97,6 +102,8 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
         found = _Candidate.of(result.X, held, fit).trimmed(held, fit)
         notes.append(f"{found.X.rank} {found.score:.2g}")
         exact = found.score <= fit.tol
+        if best is not None and not exact and found.is_near(best):
+            rivals |= {found.X.rank, best.X.rank}
         if best is None or exact or found.beats(best):
             trimmed = {k for k, r in enumerate(found.X.rank) if r < larger[k]}
             best, rank, misses, settled = found, found.X.rank, 0, exact
@@ -116,6 +123,7 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
         start = best.X
     solver = RGN() if fit.solver == "auto" else fit.solver  # from a good start
     result = fit(problem, start.rank, start=start, solver=solver, before=result, label="all rows")
+    rivals |= set() if best is None else best.rivals
     while (smaller := smaller_rank(result)) is not None and result.status not in OVER:
         notes.append(f"{result.rank} has directions smaller than the error to be expected")
         start = hosvd(result.X, smaller, warn=False)
@@ -123,7 +131,14 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
     text = f"Rank {result.rank} was found. Held-out residuals: {', '.join(notes)}."
     if best is None or not settled:
         text += " The search did not come to an end: more measurements, or time, may lead further."
-    return replace(result, notes=(text,)), settled
+    rivals |= {smaller_rank(result, factor) or result.rank for factor in (1 / ROUGHLY, ROUGHLY)}
+    return replace(result, notes=(text,), borderline=_close_call(result.rank, rivals)), settled
+
+
+def _close_call(rank: Rank, rivals: set[Rank]) -> tuple[str, ...]:
+    """Remark on ranks that were almost chosen instead."""
+    others = ", ".join(map(str, sorted(rivals - {rank})))
+    return (f"Rank {rank} was chosen by a small margin over {others}.",) if others else ()
 
 
 class _Candidate(NamedTuple):
@@ -132,6 +147,7 @@ class _Candidate(NamedTuple):
     X: TuckerTensor
     losses: Any
     score: float
+    rivals: frozenset[Rank] = frozenset()  # ranks that predict almost as well
 
     @classmethod
     def of(cls, X: TuckerTensor, held: Problem, fit: Fit) -> _Candidate:
@@ -145,30 +161,60 @@ class _Candidate(NamedTuple):
         mean, error = float(np.mean(more)), float(np.std(more)) / len(more) ** 0.5
         return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
 
-    def beats(self, other: _Candidate) -> bool:
+    def beats(self, other: _Candidate, fall: float = BETTER, errors: float = 1.0) -> bool:
         """Whether it is clearly better than one of smaller rank."""
-        return self.score < (1 - BETTER) * other.score and other.worse_by(self) > 1
+        return self.score < (1 - fall) * other.score and other.worse_by(self) > errors
+
+    def is_near(self, other: _Candidate, fall: float = BETTER, errors: float = 1.0) -> bool:
+        """Whether thresholds moved a little would change the answer of :meth:`beats`."""
+        return self.beats(other, fall - NEAR, errors - DOUBTFUL) != self.beats(
+            other, fall + NEAR, errors + DOUBTFUL
+        )
 
     def trimmed(self, held: Problem, fit: Fit) -> _Candidate:
         """Without the directions that are not missed: by one standard error, if at all."""
         now = lowest = self._replace(X=hosvd(self.X, self.X.rank, warn=False))  # in order
+        close = []
         for k in range(len(self.X.rank)):
             while now.X.rank[k] > 1:
                 less = _Candidate.of(_without_last_direction(now.X, k), held, fit)
-                if less.score > fit.tol and less.worse_by(lowest) > 1:
+                missed = less.worse_by(lowest) if less.score > fit.tol else -math.inf
+                if abs(missed - 1) < DOUBTFUL:
+                    close += [less.X.rank, now.X.rank]
+                if missed > 1:
                     break
                 now = less
                 lowest = less if less.score < lowest.score else lowest
-        return now._replace(X=hosvd(now.X, attainable_rank(now.X.rank), warn=False))
+        rank = attainable_rank(now.X.rank)
+        rivals = frozenset(map(attainable_rank, close)) - {rank}
+        return now._replace(X=hosvd(now.X, rank, warn=False), rivals=rivals)
 
 
-def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank | None, bool]:
-    """Larger rank that foretells held-out measurements clearly better, if there is one.
+class Comparison(NamedTuple):
+    """What held-out measurements say of larger ranks.
+
+    Attributes
+    ----------
+    rank : tuple of int or None
+        A larger rank that predicts them clearly better.
+    nothing_better : bool
+        Whether no fit predicts them clearly better.
+    borderline : tuple of str
+        Remark, where slightly different numbers would have changed the answer.
+    """
+
+    rank: Rank | None
+    nothing_better: bool
+    borderline: tuple[str, ...] = ()
+
+
+def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Comparison:
+    """Look for a larger rank that predicts held-out measurements clearly better.
 
     Both ranks are fitted to the others. Where the larger fit needs no larger rank after all, the
-    one that was given had run into a local minimum. Also whether nothing foretells them better:
-    then what is left is noise to any fit. Neither where there are too few measurements to tell
-    (2.8 per degree of freedom of the larger rank).
+    one that was given had run into a local minimum. Where nothing predicts them better, what is
+    left is noise to any fit. Neither is said where there are too few measurements to tell (2.8 per
+    degree of freedom of the larger rank).
     """
     larger = attainable_rank(
         tuple(min(r + 1, n) for r, n in zip(result.rank, problem.shape, strict=True))
@@ -176,11 +222,11 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank |
     enough = (1 - SHARE) * problem.equations >= PLENTY * degrees_of_freedom(problem.shape, larger)
     parts = _split(problem, fit) if enough and larger != result.rank else None
     if parts is None:
-        return None, False
+        return Comparison(None, False)
     train, held = parts
     again = fit(train, result.rank, start=result.X, solver=RGN(), before=result)
     if again.status is Status.INTERRUPTED:
-        return None, False
+        return Comparison(None, False)
     given = _Candidate.of(again.X, held, fit)
     candidates = {larger}
     if not problem.A.alike and result.degrees_of_freedom <= LARGE:
@@ -196,14 +242,22 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> tuple[Rank |
         key=lambda candidate: candidate.score,
     )
     grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
-    clearly = found.score < (1 - CLEARLY) * given.score and given.worse_by(found) > 2
-    return found.X.rank if grown and clearly else None, not clearly
+    clearly = found.beats(given, CLEARLY, SURELY)
+    close = found.is_near(given, CLEARLY, SURELY)
+    remark = (
+        f"Rank {found.X.rank} leaves {found.score:.2g} of held-out measurements, rank "
+        f"{result.rank} {given.score:.2g}: close to where that would change the verdict."
+    )
+    return Comparison(
+        found.X.rank if grown and clearly else None, not clearly, (remark,) if close else ()
+    )
 
 
-def smaller_rank(result: Result) -> Rank | None:
+def smaller_rank(result: Result, factor: float = 1.0) -> Rank | None:
     """Rank without the directions that are smaller than the error to be expected, if there are any.
 
-    Dropping them changes X by less than noise, or what is left of y, has changed it already.
+    Dropping them changes X by less than noise, or what is left of y, has changed it already. With
+    a factor, those smaller than so many times that error.
     """
     share = 10 * result.residual if result.status is Status.CONVERGED else result.error_estimate
     if share is None:
@@ -213,7 +267,7 @@ def smaller_rank(result: Result) -> Rank | None:
         s = np.asarray(to_numpy(values), dtype=np.float64)
         s = s / (s.max(initial=0.0) or 1.0)  # squares of large ones would overflow
         tail = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1]  # of direction j and all after it
-        ranks.append(max(1, int(np.sum(tail > share * tail[0]))))
+        ranks.append(max(1, int(np.sum(tail > factor * share * tail[0]))))
     rank = attainable_rank(tuple(ranks))
     return rank if rank != result.rank else None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -12,9 +13,9 @@ import numpy as np
 from lowtucker._arrays import eps, is_complex, like, size, to_numpy
 from lowtucker._errors import UnderdeterminedWarning, warn_caller
 from lowtucker._random import Seed
-from lowtucker.fitting import Fit, Loss
+from lowtucker.fitting import Fit, Loss, noise_floor
 from lowtucker.monitoring import Callback, interruptible
-from lowtucker.noise import CLEAR, PLENTY, is_noise
+from lowtucker.noise import CLEAR, PLENTY, STRUCTURE, structure
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
@@ -22,7 +23,12 @@ from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_r
 from lowtucker.result import Result
 from lowtucker.scaling import into_units, out_of_units, scaled
 from lowtucker.solve import in_units_of
-from lowtucker.solvers.manifold import eigenvalues, sees_all
+from lowtucker.solvers.manifold import (
+    covariance_error,
+    eigenvalues,
+    full_rank_margin,
+    sees_all,
+)
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 
@@ -34,6 +40,10 @@ DOUBT = 0.01
 COSTLY = 1e10
 # Estimates above this are a reason not to trust X
 HOPELESS = 0.3
+# Decisions are borderline where estimates, residuals and spectral norms are as close as this to
+# their limits (factors, and a difference); and where smallest eigenvalues, in units of rounding
+# error, are between these: what is zero was up to 0.01, and what is not has no upper bound
+ROUGHLY, BARELY, SLIGHTLY, FAINT = 1.5, 2.0, 0.03, (0.1, 100.0)
 
 
 def recover(
@@ -153,14 +163,20 @@ def recover(
 
 
 def fitted(
-    problem: Problem, rank: Any, fit: Fit, *, start: Any = None, before: Result | None = None
+    problem: Problem,
+    rank: Any,
+    fit: Fit,
+    *,
+    start: Any = None,
+    before: Result | None = None,
+    solver: Any = None,
 ) -> Result:
     """Fit a rank that is given or sought, and the verdict; the history goes on from ``before``."""
     given, search = _given_or_sought(rank)
     settled = True
     if search is None:
         label = "" if before is None else "all samples"
-        result = fit(problem, given, start=start, before=before, label=label)
+        result = fit(problem, given, start=start, solver=solver, before=before, label=label)
     elif start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     else:
@@ -181,12 +197,15 @@ def _judged(
         return result
     if result.weights is not None:
         problem = Problem(problem.A, problem.y, result.weights)
-    if settled and fit.noise_std is None and _leaves_noise(problem, result):
-        result = replace(result, status=Status.NOISE_FLOOR, success=True)
+    if fit.noise_std is not None:
+        result = _near_the_floor(problem, result, fit)
+    elif settled:
+        result = _without_structure(problem, result)
     if result.status is Status.STALLED and fit.solver == "auto":
         quietly = replace(fit, loss="squared", callbacks=())
         with interruptible() as interrupt:
-            rank, nothing_better = larger_rank_fits(problem, result, quietly)
+            rank, nothing_better, remarks = larger_rank_fits(problem, result, quietly)
+        result = replace(result, borderline=(*result.borderline, *remarks))
         if interrupt.asked:
             note = "The look at larger ranks was not finished."
             notes = (*result.notes, note)
@@ -199,23 +218,19 @@ def _judged(
             within = limit is not None and all(r <= n for r, n in zip(rank, limit, strict=True))
             if within and again:
                 better = fit(problem, rank, before=result, label="all rows")
-                better = replace(better, notes=(*result.notes, note))
+                better = replace(better, notes=(*result.notes, note), borderline=result.borderline)
                 return _judged(problem, better, fit, settled, limit, again - 1)
             result = replace(
                 result, status=Status.RANK_TOO_SMALL, success=False, notes=(*result.notes, note)
             )
+    if not result.success and fit.tol < result.residual <= BARELY * fit.tol:
+        remark = f"The residual, {result.residual:.2g}, is close to tol = {fit.tol:g}."
+        result = replace(result, borderline=(*result.borderline, remark))
     counting = None if problem.weights is None else to_numpy(problem.weights) > 0
     unseen = problem.A._blind_spots(result.rank, counting)
     result = replace(result, notes=(*result.notes, *problem.A._remarks(), *unseen))
-    estimate = result.error_estimate
-    if result.success and estimate is not None and estimate > HOPELESS:
-        note = f"What is left of y may have changed X by {estimate:.0%}: take more measurements."
-        notes = (*result.notes, note)
-        return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
-    if result.success and (unseen or not _determines(problem, result, fit.seed)):
-        note = "The measurements do not see all that X may be: take more, or a smaller rank."
-        notes = result.notes if unseen else (*result.notes, note)
-        return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
+    if result.success:
+        result = _determined(problem, result, fit.seed, bool(unseen))
     smaller = smaller_rank(result) if result.success else None
     if smaller is not None:
         note = f"Rank {smaller} would do: the rest of {result.rank} is smaller than the error."
@@ -223,35 +238,89 @@ def _judged(
     return result
 
 
-def _determines(problem: Problem, result: Result, seed: Seed) -> bool:
+def _determined(problem: Problem, result: Result, seed: Seed, unseen: bool) -> Result:
+    """Result that stays a success only where the measurements determine X."""
+    full_rank, result = _has_full_rank(problem, result, seed)
+    estimate, notes = result.error_estimate, result.notes
+    if estimate is not None and HOPELESS / ROUGHLY < estimate < HOPELESS * ROUGHLY:
+        remark = f"The estimated error, {estimate:.0%}, is close to the limit of {HOPELESS:.0%}."
+        result = replace(result, borderline=(*result.borderline, remark))
+    if estimate is not None and estimate > HOPELESS:
+        note = f"What is left of y may have changed X by {estimate:.0%}: take more measurements."
+        notes = (*notes, note)
+    elif full_rank and not unseen:
+        return result
+    elif not unseen:
+        note = "The measurements do not see all that X may be: take more, or a smaller rank."
+        notes = (*notes, note)
+    return replace(result, status=Status.UNDERDETERMINED, success=False, notes=notes)
+
+
+def _has_full_rank(problem: Problem, result: Result, seed: Seed) -> tuple[bool, Result]:
     """Whether the tangent design at X has full rank, so that no other X is near that fits.
 
     Looked at where the estimate of the error is missing or large, as it is where sampled entries
-    leave out a slice. One pass then; without a design, or where it is too large and measurements
-    are few, some 30.
+    leave out a slice. One pass then, which gives an estimate from all rows; without a design, or
+    where it is too large and measurements are few, some 30.
     """
     if result.error_estimate is not None and result.error_estimate < DOUBT:
-        return True
+        return True, result
     if problem.equations == result.degrees_of_freedom < size(problem.shape):
-        return False  # as many equations as unknowns, which are not linear: several tensors fit
-    if result.status is not Status.CONVERGED:  # with noise the estimate is the measure
-        return True
+        return False, result  # as many equations as unknowns, not linear: several tensors fit
+    if result.status is not Status.CONVERGED and result.error_estimate is not None:
+        return True, result  # with noise the estimate is the measure
     dof = result.degrees_of_freedom
     if not problem.A.designs or dof > LARGE or problem.equations * dof**2 > COSTLY:
         plenty = problem.A.designs and problem.equations >= PLENTY * dof
-        return plenty or sees_all(problem, result.X, seed)
+        return plenty or sees_all(problem, result.X, seed), result
     try:
-        values = to_numpy(eigenvalues(problem, result.X))
+        values = eigenvalues(problem, result.X)
     except np.linalg.LinAlgError:  # it cannot be told
-        return True
-    return bool(values[0] > 10 * len(values) * eps(problem.y) * values[-1])
+        return True, result
+    margin = full_rank_margin(values)
+    estimate = covariance_error(problem, result.X, values, result.residual)
+    remarks = list(result.borderline)
+    if FAINT[0] < margin < FAINT[1]:
+        share = values[0] / values[-1]
+        remarks.append(
+            f"The smallest eigenvalue of the tangent design is {share:.0e} of the largest, close "
+            "to rounding error."
+        )
+    return margin > 1, replace(result, error_estimate=estimate, borderline=tuple(remarks))
 
 
-def _leaves_noise(problem: Problem, result: Result) -> bool:
-    """Whether a run that got stuck above rounding error leaves noise. One pass."""
+def _without_structure(problem: Problem, result: Result) -> Result:
+    """Result of a run that got stuck above rounding error: a success if it leaves noise.
+
+    One pass.
+    """
     if result.status is not Status.STALLED or result.residual <= 100 * eps(problem.y):
-        return False
-    return bool(is_noise(problem, problem.residual(result.X), result.degrees_of_freedom))
+        return result
+    found = structure(problem, problem.residual(result.X), result.degrees_of_freedom)
+    if found is None:
+        return result
+    if abs(found - STRUCTURE) < SLIGHTLY:
+        remark = (
+            f"The residual has {found:.3f} times the spectral norm of noise; up to {STRUCTURE} it "
+            "is taken for noise."
+        )
+        result = replace(result, borderline=(*result.borderline, remark))
+    if found > STRUCTURE:
+        return result
+    return replace(result, status=Status.NOISE_FLOOR, success=True)
+
+
+def _near_the_floor(problem: Problem, result: Result, fit: Fit) -> Result:
+    """Result with a remark where it missed the noise floor, or reached it, by little."""
+    if result.weights is not None or result.status not in (Status.NOISE_FLOOR, Status.STALLED):
+        return result
+    floor = float(noise_floor(problem, fit.noise_std, result.rank))
+    spare = max(problem.equations - result.degrees_of_freedom, 1)
+    # half a standard deviation of what noise leaves
+    if abs(result.residual / floor - 1) > 0.5 / math.sqrt(2 * spare):
+        return result
+    remark = f"The residual, {result.residual:.4g}, is close to the noise floor, {floor:.4g}."
+    return replace(result, borderline=(*result.borderline, remark))
 
 
 def _given_or_sought(rank: Any) -> tuple[Any, RankSearch | None]:

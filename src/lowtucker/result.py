@@ -19,7 +19,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 1"
+FORMAT = "lowtucker result 2"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 
@@ -66,6 +66,9 @@ class Result:
         some out.
     notes : tuple of str
         What else was found: a rank, and why; a rank that is larger than it need be.
+    borderline : tuple of str
+        Decisions behind the rank, the status or the verdict that slightly different numbers (other
+        noise, another CPU's rounding) could have turned the other way. Empty where all were clear.
     """
 
     X: TuckerTensor
@@ -86,13 +89,14 @@ class Result:
     weights: Any = None
     held_out: float | None = None
     notes: tuple[str, ...] = ()
+    borderline: tuple[str, ...] = ()
 
     @property
     def advice(self) -> str:
         """What the status means, and what this run suggests to try; one line a kind of ending."""
         kinds = dict.fromkeys(np.atleast_1d(self.status).tolist())
         lines = [f"{status} {self._hint(status)}".strip() for status in kinds]
-        return "\n".join([*lines, *self.notes])
+        return "\n".join([*lines, *self.notes, *(f"Borderline: {one}" for one in self.borderline)])
 
     def _hint(self, status: Status) -> str:
         """Read the likely cause off the numbers."""
@@ -259,6 +263,7 @@ class Result:
         if self.held_out is not None:
             lines.append(("held out", f"{self.held_out:.1e}, the error on samples not fitted"))
         notes = [("note", note) for note in self.notes]
+        notes += [("borderline", remark) for remark in self.borderline]
         return [*lines, *self._status_lines(), *notes]
 
     def _status_lines(self) -> list[tuple[str, str]]:
@@ -277,6 +282,7 @@ class Result:
 _PLAIN = {
     "rank": list, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
     "degrees_of_freedom": int, "error_estimate": float | int | None, "notes": list,
+    "borderline": list,
 }  # fmt: skip
 _STATE_ARRAYS = ("diverged", "damping", "level")
 
@@ -333,7 +339,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         if not isinstance(meta[name], kind):
             raise TypeError(f"{name} is {meta[name]!r:.80}")
     plain: dict[str, Any] = {name: meta[name] for name in _PLAIN}
-    plain |= {name: tuple(plain[name]) for name in ("rank", "notes")}
+    plain |= {name: tuple(plain[name]) for name in ("rank", "notes", "borderline")}
     if plain["rank"] != X.rank or (len(statuses),) != (X.batch_shape if stack else (1,)):
         raise ValueError(f"rank {plain['rank']} and {len(statuses)} statuses for {X!r}")
     residual, error = arrays["residual"], arrays.get("error")
@@ -346,7 +352,7 @@ def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
         history=history,
         epochs=np.array(meta["epochs"]) if stack else meta["epochs"],
         state=_state(meta.get("state"), arrays),
-        held_out=meta.get("held_out"),  # not in the files of earlier versions
+        held_out=meta["held_out"],
         weights=arrays.get("weights"),
         **plain,
     )

@@ -723,3 +723,36 @@ def test_row_norms_make_nothing_of_the_size_of_the_matrix():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 6 * 2**20
+
+
+@pytest.mark.parametrize("index", [-1, 10**8])
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil"])
+def test_a_sparse_matrix_with_an_index_out_of_range_is_refused(form, index):
+    """SciPy's loops would follow it out of their arrays, and end the interpreter."""
+    bad = SPARSE.asformat(form).copy()
+    if form == "coo":
+        bad.coords[1][2] = index
+    elif form == "lil":
+        bad.rows[1][2] = index
+    else:
+        bad.indices[-1] = index
+    for call in (lt.SparseOperator, lt.as_operator):
+        with pytest.raises(ValueError, match=r"matrix of shape \(5, 12\) has indices that do not"):
+            call(bad, SHAPE)
+
+
+@pytest.mark.parametrize(("where", "value"), [(0, 1), (2, 10**8), (2, 0), (-1, 10**8)])
+def test_a_sparse_matrix_with_pointers_out_of_order_is_refused(where, value):
+    bad = SPARSE.copy()
+    bad.indptr[where] = value
+    with pytest.raises(ValueError, match=r"pointers that do not fit its CSR form\. Build it"):
+        lt.SparseOperator(bad, SHAPE)
+
+
+@pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dia", "dok"])
+def test_every_sparse_form_is_taken_and_left_as_it_was(form):
+    given = SPARSE.asformat(form)
+    A = lt.SparseOperator(given, SHAPE)
+    np.testing.assert_allclose(A.forward(X), MATRIX @ X.ravel())
+    assert given.format == form
+    np.testing.assert_array_equal(given.toarray(), MATRIX)

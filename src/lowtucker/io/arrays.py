@@ -33,6 +33,7 @@ from lowtucker.io.guards import (
 )
 from lowtucker.io.matlab_files import list_hdf5, list_mat5, read_hdf5, read_mat5, sparse_mat5
 from lowtucker.io.numpy_files import list_npy, list_npz, map_npy, read_npy, read_npz, sparse_npz
+from lowtucker.operators.adapters import check_sparse
 
 __all__ = ["ArrayInfo", "describe", "is_sparse", "load_array", "load_sparse", "save_arrays"]
 
@@ -266,10 +267,7 @@ def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
     with damage_reported(path):
         if matrix.ndim != 2:
             raise FileFormatError(f"{path} has {matrix.ndim} axes; expected a sparse matrix of 2")
-        if hasattr(matrix, "check_format"):
-            matrix.check_format(full_check=True)
-            if np.any(np.diff(matrix.indptr) < 0):  # not checked above where indptr ends in 0
-                raise ValueError("the index pointers decrease")
+        check_sparse(matrix)
         require_memory(path, 8 * (matrix.shape[0] + 1), max_bytes)
         return sparse.csr_array(matrix)
 

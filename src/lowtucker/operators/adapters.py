@@ -25,7 +25,14 @@ from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.stored import StoredOperator, is_stored
 
-__all__ = ["LinearOperatorAdapter", "SparseOperator", "as_operator", "to_pylops", "to_scipy"]
+__all__ = [
+    "LinearOperatorAdapter",
+    "SparseOperator",
+    "as_operator",
+    "check_sparse",
+    "to_pylops",
+    "to_scipy",
+]
 
 # Attribute of what `to_scipy` and `to_pylops` make: the operator that it was made of
 ORIGINAL = "_lowtucker_operator"
@@ -61,6 +68,7 @@ class SparseOperator(MatrixOperator):
                 "Try lowtucker.as_operator(matrix, shape)."
             )
         shape = _columns_as_shape(matrix.shape, shape)
+        check_sparse(matrix)
         csr = scipy.sparse.csr_array(matrix)
         parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
         csr = scipy.sparse.csr_array(parts, shape=csr.shape)
@@ -94,6 +102,37 @@ class SparseOperator(MatrixOperator):
 
     def _row_norms(self) -> Array:
         return np.sqrt(np.asarray((abs(self.matrix) ** 2).sum(axis=1)).ravel())
+
+
+def check_sparse(matrix: Any) -> None:
+    """Refuse a sparse matrix whose indices leave its shape: SciPy's C code would follow them."""
+    rows, columns = matrix.shape
+    if matrix.format in ("csr", "csc", "bsr"):
+        high, wide = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+        slots, bound = rows // high, columns // wide
+        if matrix.format == "csc":
+            slots, bound = columns, rows
+        starts, used = matrix.indptr, min(len(matrix.indices), len(matrix.data))
+        fine = len(starts) == slots + 1 and starts[0] == 0 and starts[-1] <= used
+        fine = fine and bool(np.all(starts[1:] >= starts[:-1]))
+        fine = fine and _within(matrix.indices[: starts[-1]], bound)
+    elif matrix.format == "coo":
+        fine = all(_within(index, n) for index, n in zip(matrix.coords, matrix.shape, strict=True))
+    elif matrix.format == "lil":
+        fine = all(_within(np.asarray(row, dtype=np.int64), columns) for row in matrix.rows)
+    else:  # DIA and DOK keep no such arrays
+        fine = True
+    if not fine:
+        raise ValueError(
+            f"matrix of shape {matrix.shape} has indices that do not fit its shape, or pointers "
+            f"that do not fit its {matrix.format.upper()} form. Build it anew, for instance by "
+            "scipy.sparse.coo_array((values, (rows, columns)), shape), which checks them."
+        )
+
+
+def _within(index: Any, bound: int) -> bool:
+    """Whether all indices are in 0, ..., bound - 1."""
+    return index.size == 0 or (int(index.min()) >= 0 and int(index.max()) < bound)
 
 
 class LinearOperatorAdapter(MatrixOperator):

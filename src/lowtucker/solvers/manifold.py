@@ -28,9 +28,11 @@ __all__ = [
     "ProductModel",
     "blown_up",
     "bootstrap_start",
+    "covariance_error",
     "damped_step",
     "dot",
     "eigenvalues",
+    "full_rank_margin",
     "sees_all",
 ]
 
@@ -206,27 +208,22 @@ class Manifold(Solver):
         return bootstrap_start(problem, self._rank, seed, k)
 
     def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
-        r"""Estimate by the Gauss-Newton covariance.
+        """Estimate by the covariance of the last model; see :func:`covariance_error`.
 
-        .. math:: \sigma^2 \, \mathrm{tr}\,(D^* W D)^{-1} / \|X\|^2, \quad
-            \sigma^2 = \|r\|^2 / (m - dof)
+        A model of a block stands for all rows only where these are isotropic: a block of entries
+        may miss a slice that others sample.
         """
         if not isinstance(state.model, Model):
             return None
         T, equations = state.model
         share = equations.residual.shape[0] / problem.m  # of the rows that the model has seen
-        spare, size = problem.equations - T.dof, float(T.X.norm())
-        if spare <= 0 or not size:
+        if share < 1 and not problem.A.alike:
             return None
-        xp = namespace(equations.gram)
         try:
             values = real(eigvalsh(equations.gram)) / share
         except np.linalg.LinAlgError:
             return None
-        if not float(values[0]) > 0:
-            return None
-        left = residual * float(problem.y_norm)
-        return math.sqrt(left * left / spare * float(xp.sum(1 / values))) / size
+        return covariance_error(problem, T.X, to_numpy(values), residual)
 
     def _look(self, problem: Problem, state: State) -> State:
         """Measure at X what the next step needs: nothing, if it does so itself."""
@@ -282,10 +279,37 @@ def damped_step(equations: NormalEquations, damping: float) -> Array:
     return solve(equations.gram + scale * unit, equations.gradient)
 
 
-def eigenvalues(problem: Problem, X: TuckerTensor) -> Array:
+def eigenvalues(problem: Problem, X: TuckerTensor) -> np.ndarray[Any, Any]:
     """Eigenvalues of D^* W D at X, smallest first. One pass."""
     gram = Model.at(problem, X).equations.gram
-    return real(eigvalsh(gram))
+    return to_numpy(real(eigvalsh(gram)))
+
+
+def full_rank_margin(values: np.ndarray[Any, Any]) -> float:
+    """Smallest eigenvalue of a gram matrix, in units of what rounding can make of zero.
+
+    Below 1 the matrix has less than full rank, as far as can be told.
+    """
+    rounding = 10 * len(values) * eps(values) * float(values[-1])
+    return float(values[0]) / rounding if rounding > 0 else 0.0
+
+
+def covariance_error(
+    problem: Problem, X: TuckerTensor, values: np.ndarray[Any, Any], residual: float
+) -> float | None:
+    r"""Relative error of X to expect where the residual is noise, by the Gauss-Newton covariance.
+
+    .. math:: \sigma \sqrt{\mathrm{tr}\,(D^* W D)^{-1}} / \|X\|, \quad
+        \sigma^2 = \|r\|^2 / (m - dof)
+
+    None where there are no more equations than degrees of freedom, or where the eigenvalues of
+    :math:`D^* W D` reach down to rounding error, which would decide the sum.
+    """
+    spare, size = problem.equations - len(values), float(X.norm())
+    if spare <= 0 or not size or full_rank_margin(values) <= 1:
+        return None
+    left = residual * float(problem.y_norm)
+    return math.sqrt(left * left / spare * float(np.sum(1 / values))) / size
 
 
 def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:

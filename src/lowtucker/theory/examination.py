@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import eps, like, size, to_numpy
+from lowtucker._arrays import like, size, to_numpy
 from lowtucker._errors import CheckError
 from lowtucker._random import Seed, as_seed
 from lowtucker.noise import PLENTY
 from lowtucker.operators import DenseOperator, MeasurementOperator, as_operator, check_adjoint
 from lowtucker.operators.streamed import StreamedOperator
 from lowtucker.problem import Problem
-from lowtucker.solvers.manifold import eigenvalues, sees_all
+from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, sees_all
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -317,9 +317,9 @@ def _designs(
     for X in random_tensors(A, rank, POINTS, as_seed(seed)):
         if degrees_of_freedom(A.shape, rank) > (LARGE if A.designs else FEW):
             return None, None, sees_all(problem, X, seed)
-        values = to_numpy(eigenvalues(problem, X)).astype(float)
+        values = eigenvalues(problem, X)
         pairs.append((values[0], values[-1]))
-        if not values[0] > 10 * len(values) * eps(problem.y) * values[-1]:
+        if full_rank_margin(values) <= 1:
             seen = False
             continue
         parts = problem.equations / problem.m  # noise of a complex measurement has two parts

@@ -1,0 +1,154 @@
+"""A decision that is close to its threshold says so; one that is clear says nothing."""
+
+from __future__ import annotations
+
+import importlib
+
+import numpy as np
+import pytest
+
+import lowtucker as lt
+from lowtucker.noise import structure
+from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
+
+recover = importlib.import_module("lowtucker.recover")
+SHAPE, RANK = (8, 7, 6), (2, 2, 2)
+A = lt.gaussian(SHAPE, 300, seed=0)
+X = lt.random_tucker(SHAPE, RANK, seed=1)
+CLEAN = A.forward(X)
+NOISE = 0.05 * np.std(CLEAN)
+NOISY = CLEAN + NOISE * np.random.default_rng(2).standard_normal(A.m)
+
+
+def test_a_clear_result_is_not_borderline():
+    for y in (CLEAN, NOISY):
+        result = lt.recover(A, y, RANK)
+        assert result.success
+        assert result.borderline == ()
+        assert "orderline" not in repr(result) + result.advice
+
+
+@pytest.mark.parametrize(("limit", "success"), [(1.1, True), (1 / 1.1, False)])
+def test_an_estimate_close_to_the_limit(monkeypatch, limit, success):
+    estimate = lt.recover(A, NOISY, RANK).error_estimate
+    monkeypatch.setattr(recover, "HOPELESS", limit * estimate)
+    result = lt.recover(A, NOISY, RANK)
+    assert result.success == success
+    (remark,) = result.borderline
+    assert remark.startswith("The estimated error, ")
+    assert f"borderline  {remark}" in repr(result)
+    assert f"Borderline: {remark}" in result.advice
+    monkeypatch.setattr(recover, "HOPELESS", limit**10 * estimate)
+    assert lt.recover(A, NOISY, RANK).borderline == ()
+
+
+@pytest.mark.parametrize(("limit", "success"), [(1.01, True), (0.99, False)])
+def test_a_residual_whose_structure_is_close_to_that_of_noise(monkeypatch, limit, success):
+    result = lt.recover(A, NOISY, RANK, solver="rgn")
+    found = structure(lt.Problem(A, NOISY), NOISY - A.forward(result.X), result.degrees_of_freedom)
+    monkeypatch.setattr(recover, "STRUCTURE", limit * found)
+    result = lt.recover(A, NOISY, RANK, solver="rgn")
+    assert result.status is (lt.Status.NOISE_FLOOR if success else lt.Status.STALLED)
+    (remark,) = result.borderline
+    assert f"{found:.3f} times the spectral norm of noise" in remark
+
+
+def test_a_residual_close_to_the_tolerance():
+    noisy = CLEAN + 1e-3 * (NOISY - CLEAN)
+    least = lt.recover(A, noisy, RANK).residual
+    for share, near in ((0.9, True), (0.1, False)):
+        result = lt.recover(A, noisy, RANK, solver="rgn", tol=share * least, noise_std=1e-9)
+        assert not result.success
+        assert bool(result.borderline) == near
+    assert result.residual == pytest.approx(least)
+
+
+def test_a_residual_close_to_the_noise_floor():
+    std = recover.noise_floor(lt.Problem(A, NOISY), NOISE, RANK)
+    fitted = lt.recover(A, NOISY, RANK).residual
+    spare = A.m - lt.degrees_of_freedom(SHAPE, RANK)
+    seen = {}
+    for deviations in (-2.0, -0.25, 0.25, 2.0):  # of the residual above the floor
+        floor = fitted / (1 + deviations / np.sqrt(2 * spare))
+        result = lt.recover(A, NOISY, RANK, noise_std=NOISE * floor / float(std))
+        seen[deviations] = result.success, bool(result.borderline)
+    assert seen == {
+        -2.0: (True, False),
+        -0.25: (True, True),
+        0.25: (False, True),
+        2.0: (False, False),
+    }
+
+
+def test_a_tangent_design_that_is_almost_rank_deficient():
+    """A slice is measured ever more faintly: where rounding is about to decide, it is said."""
+    for faint, determined, near in ((1.0, True, False), (1e-6, True, True), (1e-9, False, False)):
+        scales = np.ones(SHAPE)
+        scales[0] = faint
+        B = lt.DenseOperator(A.matrix.reshape(A.m, *SHAPE) * scales, SHAPE)
+        result = lt.recover(B, B.forward(X), RANK, start=X, solver="tiht")
+        values = eigenvalues(lt.Problem(B, B.forward(X)), result.X)
+        assert (full_rank_margin(values) > 1) == determined
+        assert result.success == determined
+        assert bool(result.borderline) == near
+
+
+def test_what_rounding_would_decide_gives_no_estimate():
+    problem = lt.Problem(A, NOISY)
+    values = eigenvalues(problem, X)
+    assert covariance_error(problem, X, values, 0.05) == pytest.approx(
+        0.05 * np.linalg.norm(NOISY) * np.sqrt(np.sum(1 / values) / (A.m - len(values)))
+        / float(X.norm())
+    )  # fmt: skip
+    for least in (0.0, -1e-16, 1e-16):
+        values[0] = least * values[-1]
+        assert full_rank_margin(values) < 1
+        assert covariance_error(problem, X, values, 0.05) is None
+    assert covariance_error(lt.Problem(A.restrict(slice(0, 30)), NOISY[:30]), X, values, 1) is None
+
+
+def test_a_block_speaks_for_all_rows_only_where_they_are_isotropic():
+    """A block of entries may miss a slice: its smallest eigenvalue is then a matter of rounding."""
+    index = np.argwhere(np.random.default_rng(0).random(SHAPE) < 0.7)
+    for B, tells in ((A, True), (lt.entries(SHAPE, index), False)):
+        problem = lt.Problem(B, B.forward(X))
+        result = lt.solve(problem, lt.RSGD(least_squares=True), RANK)
+        assert result.success
+        assert (result.error_estimate is not None) == tells
+    # the verdict then looks at all rows
+    result = lt.recover(B, problem.y, RANK, solver=lt.RSGD(least_squares=True))
+    error = float(lt.metrics.relative_error(result.X, X))
+    assert error / 10 < result.error_estimate < 10 * error
+
+
+def test_a_rank_that_was_chosen_by_a_small_margin_names_its_rival():
+    from lowtucker.ranks import _close_call
+
+    assert _close_call((2, 2), {(2, 2)}) == ()
+    assert _close_call((2, 2), {(3, 2), (2, 2), (2, 1)}) == (
+        "Rank (2, 2) was chosen by a small margin over (2, 1), (3, 2).",
+    )
+
+
+def test_the_rank_of_a_signal_at_the_size_of_the_noise_is_borderline():
+    """One direction fades from far above the noise to far below: somewhere it is a close call."""
+    seen = []
+    rng = np.random.default_rng(3)
+    noise = rng.standard_normal(A.m)
+    parts = [lt.random_tucker(SHAPE, (1, 1, 1), seed=s) for s in (4, 5)]
+    first, second = (A.forward(part) / np.linalg.norm(A.forward(part)) for part in parts)
+    for size in (0.3, 0.08, 0.06, 0.05, 0.0):
+        y = first + size * second + 0.1 * noise / np.linalg.norm(noise)
+        found = lt.recover(A, y, "auto")
+        seen.append((found.rank, any("small margin" in one for one in found.borderline)))
+    assert seen[0] == ((2, 2, 2), False)
+    assert seen[-1] == ((1, 1, 1), False)
+    assert any(near for _, near in seen)
+
+
+def test_remarks_are_kept_in_files(tmp_path, monkeypatch):
+    estimate = lt.recover(A, NOISY, RANK).error_estimate
+    monkeypatch.setattr(recover, "HOPELESS", 1.1 * estimate)
+    result = lt.recover(A, NOISY, RANK)
+    result.save(tmp_path / "x.npz")
+    assert lt.load(tmp_path / "x.npz").borderline == result.borderline != ()
