@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 from dataclasses import dataclass
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtucker as lt
+from lowtucker.theory import comparison
 
 fixed = settings(derandomize=True, max_examples=60, deadline=None, database=None)
 few = settings(derandomize=True, max_examples=12, deadline=None, database=None)
@@ -414,6 +416,7 @@ def test_the_expected_error_after_t_iterations_obeys_the_bound(name, noise):
 # ---- a problem and a solver, everything filled in
 
 
+@functools.cache
 def weighed(seed=0, noise=0.0):
     """Problem with blocks of 24, 24 and 15 rows, q_i(X) = sum_j w_ij X_j^2; w; and the truth."""
     rng = np.random.default_rng(seed)
@@ -435,7 +438,7 @@ P = (0.3, 0.45, 0.25)
 SOLVER = lt.StoTIHT(sampler=lt.Partition(24, p=P), step=0.7, thresholding=lt.HOSVD((1, 2, 2)))
 
 
-def test_the_guarantee_of_a_problem_is_the_formula():
+def test_the_guarantee_of_a_problem_is_the_formula(one_search):
     """Norms are exact for weighted entries: low = min_j sum_i (b_i/m) w_ij, high = max w_ij.
 
     With low and high for 1 - delta and 1 + delta there is no scale to choose.
@@ -457,12 +460,26 @@ def test_the_guarantee_of_a_problem_is_the_formula():
     assert least.kappa <= c.kappa * (1 + 1e-9)
 
 
+@pytest.fixture(scope="module")
+def one_search():
+    """Searches for extreme tensors are done once for each operator."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(comparison, "trip", functools.cache(lt.theory.trip))
+        yield
+
+
+@functools.cache
+def multiple(c):
+    problem, _, X_true = weighed(1, noise=0.1)
+    A = lt.DenseOperator(c * problem.A.matrix, problem.A.shape)
+    return problem, lt.Problem(A, c * problem.y), X_true
+
+
 @pytest.mark.parametrize("version", ["paper", "repaired"])
 @pytest.mark.parametrize("delta", ["at_least", "sampled", "at_most"])
 @pytest.mark.parametrize("c", [0.01, 3.0])
-def test_a_multiple_of_the_measurements_means_another_step(version, delta, c):
-    problem, _, X_true = weighed(1, noise=0.1)
-    other = lt.Problem(lt.DenseOperator(c * problem.A.matrix, problem.A.shape), c * problem.y)
+def test_a_multiple_of_the_measurements_means_another_step(version, delta, c, one_search):
+    problem, other, X_true = multiple(c)
     solver = lt.StoTIHT(
         sampler=lt.Partition(24, p=P), step=0.7 / c**2, thresholding=lt.HOSVD((1, 2, 2))
     )
@@ -489,12 +506,16 @@ def test_sigma_of_a_problem_comes_from_its_noise():
 
 
 @pytest.mark.parametrize(("rows_per_entry", "contracts"), [(1000, False), (2500, True)])
-def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(rows_per_entry, contracts):
+def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(
+    rows_per_entry, contracts, monkeypatch
+):
     """s = sqrt(N/m), low = (1 - s)^2, high = L = (1 + s)^2 where 3r covers the shape.
 
     kappa = (2 + sqrt 2) sqrt(1 - low/high) < 1 asks for low/high > 1 - (2 + sqrt 2)^-2 = 0.9142,
     s < 0.0224, m > 1990 N.
     """
+    few = functools.partial(lt.theory.trip, samples=10)  # they do not matter here
+    monkeypatch.setattr(comparison, "trip", few)
     A = lt.gaussian((3, 3, 3), m=27 * rows_per_entry, seed=3)
     X_true = lt.random_tucker((3, 3, 3), (1, 1, 1), seed=4)
     problem, solver = lt.Problem(A, A.forward(X_true)), lt.TIHT(step=0.95)
