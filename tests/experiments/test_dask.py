@@ -277,7 +277,7 @@ def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, cli
     command = [
         *COMMAND,
         "--trials",
-        "8",
+        "2",
         "-o",
         str(tmp_path),
         "--dask",
@@ -299,8 +299,8 @@ def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, cli
     eventually(lambda: not tasks_of(client) - before)
     kept = len(list(tmp_path.rglob("*.npz")))
     assert kept >= 2
-    left = Reproduction(["fig3"], tmp_path, trials=8).pending()
-    every = Reproduction(["fig3"], tmp_path / "x", trials=8).pending()
+    left = Reproduction(["fig3"], tmp_path, trials=2).pending()
+    every = Reproduction(["fig3"], tmp_path / "x", trials=2).pending()
     assert len(left) == len(every) - kept > 0
 
 

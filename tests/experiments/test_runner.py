@@ -348,7 +348,7 @@ def test_a_killed_worker_is_an_os_error_and_what_was_done_is_kept(tiny, tmp_path
     assert sorted(as_lines(todo) + as_lines(kept)) == [(c, k, 4) for c in "abcd" for k in (0, 4, 8)]
     (tmp_path / "healed").touch()
     (tmp_path / "log").unlink()
-    run(todo, store, workers=2)
+    run(todo, store)
     assert_same(results(experiment, store, SEED, 12), expected(experiment, 12))
     assert sorted(lines(tmp_path)) == sorted(as_lines(todo))
 
@@ -411,7 +411,7 @@ def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tm
     assert len(set(lines(tmp_path)) - set(todo)) == len(paths)
     (tmp_path / "log").unlink()
     jobs = pending([experiment], store, SEED, 8)
-    run(jobs, store, workers=2)
+    run(jobs, store)
     assert sorted(lines(tmp_path)) == sorted(as_lines(jobs))
     assert_same(results(experiment, store, SEED, 8), expected(experiment, 8))
 
