@@ -66,10 +66,15 @@ def test_complex_and_float32_stay_what_they_are(H, rng):
     assert all(U.dtype == np.float32 for U in single.factors)
 
 
-def test_input_is_not_changed(H, rng):
-    Z = rng.standard_normal(SHAPE)
-    Z.flags.writeable = False
-    H(Z)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_input_is_not_changed(H, dtype, order, rng):
+    Z = np.array(rng.standard_normal(SHAPE), dtype=dtype, order=order)
+    before = Z.copy()
+    X = H(Z)
+    np.testing.assert_array_equal(Z, before)
+    Z[:] = 0  # nor does the result look at it
+    np.testing.assert_array_equal(X.full(), H(before).full())
 
 
 def test_zero_tensor_gives_the_zero_tensor_with_orthonormal_factors(H):
