@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 
@@ -115,6 +117,46 @@ def read_until(stream, word):
         chunk = stream.read1(4096)
         assert chunk, seen
         seen += chunk
+
+
+# A command whose solver waits in a step until Ctrl-C was pressed: it cannot have ended before
+HELD = """
+import sys, time
+from lowtucker.cli import main
+from lowtucker.monitoring import interruptible
+from lowtucker.solvers import SOLVERS
+
+solver, step = SOLVERS[sys.argv.pop(1)], int(sys.argv.pop(1))
+advance = solver.advance
+
+def held(self, problem, state):
+    if state.t == step:
+        with interruptible() as ctrl_c:
+            print("at work", file=sys.stderr, flush=True)
+            while not ctrl_c.asked:
+                time.sleep(0.01)
+    return advance(self, problem, state)
+
+solver.advance = held
+main()
+"""
+
+
+def interrupted(command, *, solver, step):
+    """Exit code and output of a command that gets a real Ctrl-C while it is in a step."""
+    process = subprocess.Popen(
+        [sys.executable, "-c", HELD, solver, str(step), *command],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    try:
+        read_until(process.stderr, b"at work")
+        process.send_signal(signal.SIGINT)
+        out, _ = process.communicate(timeout=120)
+    finally:
+        process.kill()
+        process.wait()
+    return process.returncode, " ".join(out.decode().split())
 
 
 def serve():

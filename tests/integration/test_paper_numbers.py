@@ -52,12 +52,12 @@ def test_auto_recovers_figure_3_problems_with_no_tuning():
 
 def test_automatic_step_does_not_blow_up_on_any_block_size():
     """Unguarded, the block line search diverges for small blocks."""
-    X_true = lt.random_tucker(SHAPE, RANK, seed=2, trials=20)
-    A = lt.gaussian(SHAPE, 90, seed=3, trials=20)
+    X_true = lt.random_tucker(SHAPE, RANK, seed=2, trials=10)
+    A = lt.gaussian(SHAPE, 60, seed=3, trials=10)
     problem = lt.Problem(A, A.forward(X_true))
-    for b in (1, 2, 5, 10, 22, 45, 90):
+    for b in (1, 5, 22, 60):
         solver = lt.StoTIHT(block_size=b)
-        result = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(8), X_true=X_true)
+        result = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(5), X_true=X_true)
         assert (result.history.residual < 3).all()
         assert not np.any(result.status == lt.Status.DIVERGED)
 

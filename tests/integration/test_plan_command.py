@@ -14,7 +14,7 @@ import lowtucker as lt
 from lowtucker.cli import main
 from lowtucker.theory.planning import plan
 
-SMALL = ["plan", "--shape", "5,5,6", "--rank", "1,2,2", "--trials", "3", "--workers", "1"]
+SMALL = ["plan", "--shape", "4,4,3", "--rank", "1,1,1", "--trials", "2", "--workers", "1"]
 COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()"]
 
 
@@ -22,25 +22,33 @@ def run(*arguments):
     return CliRunner().invoke(main, [str(a) for a in arguments])
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory):
+    """A command that was run, and the folder that has its trials."""
+    folder = tmp_path_factory.mktemp("plan") / "trials"
+    return run(*SMALL, "--folder", folder), folder
+
+
 @pytest.mark.parametrize("operator", ["gaussian", "entries"])
-def test_it_prints_the_plan(operator):
-    done = run(*SMALL, "--operator", operator, "-q")
+def test_it_prints_the_plan(operator, kept):
+    done = run(*SMALL, "--operator", operator, "-q", "--folder", kept[1])
     assert done.exit_code == 0, done.output
-    made = plan((5, 5, 6), (1, 2, 2), operator, trials=3)
+    folder = None if operator == "gaussian" else kept[1]  # once with trials of its own
+    made = plan((4, 4, 3), (1, 1, 1), operator, trials=2, folder=folder)
     assert done.stdout == f"{made}\n\n{made.transition}\n"
     assert done.stderr == ""
 
 
-def test_a_bar_on_standard_error():
-    done = run(*SMALL)
+def test_a_bar_on_standard_error(kept):
+    done = kept[0]
     assert done.exit_code == 0
     assert "trials" in done.stderr
     assert "done" in done.stderr
-    assert done.stdout.startswith("Plan: shape (5, 5, 6), rank (1, 2, 2), operator gaussian")
+    assert done.stdout.startswith("Plan: shape (4, 4, 3), rank (1, 1, 1), operator gaussian")
 
 
 def test_options_arrive(monkeypatch, tmp_path):
-    given, made = [], plan((5, 5, 6), (1, 2, 2), trials=1)
+    given, made = [], plan((4, 4, 3), (1, 1, 1), trials=1)
 
     def fake(shape, rank, operator, **settings):
         given.append((shape, rank, operator, settings))
@@ -52,7 +60,7 @@ def test_options_arrive(monkeypatch, tmp_path):
     done = run(*SMALL[:5], "--operator", "dct", *words, "--folder", tmp_path / "new", "-q")
     assert done.exit_code == 0, done.output
     expected = {**options, "folder": tmp_path / "new", "progress": False}
-    assert given[0] == ((5, 5, 6), (1, 2, 2), "dct", expected)
+    assert given[0] == ((4, 4, 3), (1, 1, 1), "dct", expected)
     assert run(*SMALL[:5]).exit_code == 0
     settings = given[1][3]
     assert given[1][2] == "gaussian"
@@ -62,9 +70,8 @@ def test_options_arrive(monkeypatch, tmp_path):
     }  # fmt: skip
 
 
-def test_trials_are_kept_and_used(tmp_path):
-    folder = tmp_path / "trials"
-    first = run(*SMALL, "--folder", folder, "-q")
+def test_trials_are_kept_and_used(kept):
+    first, folder = kept
     files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     assert len(files) >= 6
     again = run(*SMALL, "--folder", folder, "-q")
@@ -72,8 +79,9 @@ def test_trials_are_kept_and_used(tmp_path):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")} == files
 
 
-def test_a_picture(tmp_path):
-    assert run(*SMALL, "-q", "--plot", tmp_path / "rate.png").exit_code == 0
+def test_a_picture(kept, tmp_path):
+    plot = ["--plot", tmp_path / "rate.png"]
+    assert run(*SMALL, "-q", "--folder", kept[1], *plot).exit_code == 0
     assert (tmp_path / "rate.png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -111,9 +119,9 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments,
 
 
 def test_as_a_process_with_two_workers():
-    words = ["plan", "--shape", "9,9,10", "--rank", "2,2,2", "--trials", "2", "-q", "--workers"]
+    words = [*SMALL[:-2], "-q", "--workers"]
     done = subprocess.run(
-        [*COMMAND, *words, "2"], capture_output=True, text=True, timeout=120, check=False
+        [*COMMAND, *words, "2"], capture_output=True, text=True, timeout=300, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == run(*words, "1").stdout
@@ -124,10 +132,10 @@ def test_as_a_process_with_two_workers():
 def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):
     """A real process, a real signal, sent once some trials are there."""
     folder = tmp_path / "trials"
-    words = ["plan", "--shape", "15,15,15", "--rank", "3,3,3", "--trials", "500", "-q"]
+    words = ["plan", "--shape", "8,8,8", "--rank", "2,2,2", "--trials", "20000", "-q"]
     command = [*COMMAND, *words, "--folder", str(folder), "--workers", workers]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    late = threading.Timer(120, process.kill)
+    late = threading.Timer(300, process.kill)
     late.start()
     while not any(folder.rglob("*.npz")) and process.poll() is None:
         threading.Event().wait(0.02)

@@ -132,9 +132,9 @@ def wrapped(A):
 
 def test_a_rank_that_is_too_small_is_not_taken_for_noise():
     """The structure of what is left tells them apart."""
-    shape, m = (15, 15, 15), 900
+    shape, m = (10, 10, 10), 500
     saved = []
-    for seed in range(4):
+    for seed in range(2):
         X = lt.random_tucker(shape, (3, 3, 3), seed=seed)
         X = lt.TuckerTensor(X.core * np.array([1, 0.5, 0.1])[:, None, None], X.factors)
         A = lt.gaussian(shape, m, seed=seed)
@@ -183,7 +183,7 @@ def test_restarts_end_with_the_epochs():
 @pytest.mark.parametrize("m", [28, 36, 54])
 def test_auto_needs_half_the_measurements_of_the_paper(m):
     """5x5x6, rank (1,2,2), 22 degrees of freedom: the published methods fail below m = 51."""
-    trials, recovered, verdicts = 25, 0, 0
+    trials, recovered, verdicts = 10, 0, 0
     for k in range(trials):
         X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(71, k), orthonormal=False)
         A = lt.gaussian((5, 5, 6), m, seed=(72, k))
@@ -191,7 +191,7 @@ def test_auto_needs_half_the_measurements_of_the_paper(m):
         good = lt.metrics.relative_error(result.X, X) < 1e-5
         recovered += good
         verdicts += result.success == good
-    assert recovered >= 24  # a rate of 0.99 leaves fewer once in 300 at m = 28, hardly ever above
+    assert recovered >= 8  # a rate of 0.99 leaves fewer once in 8000 at m = 28, hardly ever above
     assert verdicts == trials
 
 
@@ -364,25 +364,25 @@ def test_noise_floor_counts_the_weights(data):
 
 def test_auto_reaches_the_noise_floor():
     """Block steps alone stay above it; TIHT takes over."""
-    shape, rank, m, trials = (12, 10, 8), (2, 2, 2), 400, 20
+    shape, rank, m, trials = (8, 7, 6), (2, 2, 2), 200, 8
     X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
     A = lt.gaussian(shape, m, seed=1, trials=trials)
     y = A.forward(X_true)
     std = 0.05 * np.linalg.norm(y, axis=-1, keepdims=True) / np.sqrt(m)
     y = (y + std * np.random.default_rng(3).standard_normal(y.shape)) / std
     result = lt.recover(A, y, rank, noise_std=1.0)
-    assert result.success.sum() >= 18
+    assert result.success.sum() >= 7
     assert set(result.history.phase) == {"StoTIHT", "TIHT"}
     assert "StoTIHT" in result.solver
     assert "then TIHT" in result.solver
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2])
+@pytest.mark.parametrize("seed", [0, 1])
 def test_auto_completes_a_tensor_from_sampled_entries(seed):
-    shape, rank = (20, 20, 20), (2, 2, 2)
+    shape, rank = (12, 12, 12), (2, 2, 2)
     X_true = lt.random_tucker(shape, rank, seed=seed)
-    seen = np.random.default_rng(seed).permutation(8000)[:2400]
-    S = scipy.sparse.csr_array((np.ones(2400), (np.arange(2400), seen)), shape=(2400, 8000))
+    seen = np.random.default_rng(seed).permutation(1728)[:700]
+    S = scipy.sparse.csr_array((np.ones(700), (np.arange(700), seen)), shape=(700, 1728))
     result = lt.recover(S, X_true.full().reshape(-1)[seen], rank, shape=shape)
     assert result.success
     assert error(result, X_true) < 1e-4
@@ -476,14 +476,14 @@ def test_stopping_a_stack_whose_trials_end_at_different_times_keeps_all_of_them(
 
 def test_limits_and_stops_end_the_trials_that_wait_for_another_phase():
     """Noise: some trials get stuck in the first phase while others still run."""
-    shape, rank, m, trials = (6, 6, 6), (2, 2, 2), 110, 12
+    shape, rank, m, trials = (5, 5, 5), (2, 2, 2), 80, 8
     X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
     A = lt.gaussian(shape, m, seed=1, trials=trials)
     y = A.forward(X_true) + 0.5 * np.random.default_rng(3).standard_normal((trials, m))
     free = lt.recover(A, y, rank)
     assert "TIHT" in set(free.history.phase)
     switch = int(np.flatnonzero(free.history.phase == "TIHT")[0])
-    for last in range(max(14, switch - 8), switch + 2):
+    for last in (switch - 3, switch - 1, switch, switch + 1):
         limited = lt.recover(A, y, rank, max_epochs=last)
         assert (limited.epochs <= last).all()
         assert (limited.epochs[limited.status == lt.Status.MAX_EPOCHS] == last).all()
