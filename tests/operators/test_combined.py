@@ -314,16 +314,16 @@ def test_one_row_tells_whether_measurements_are_complex():
 
 
 def test_a_stack_recovers():
-    """Of 62 degrees of freedom no part has more than 1.6 measurements for each."""
-    shape, rank = (12, 11, 10), (2, 2, 2)
+    """Of 38 degrees of freedom no part has more than 1.6 measurements for each."""
+    shape, rank = (8, 7, 6), (2, 2, 2)
     X = lt.random_tucker(shape, rank, seed=0)
     rng = np.random.default_rng(0)
-    unit = 1 / np.sqrt(12 * 11 * 10)  # so that rows are about as large as those of entries
+    unit = 1 / np.sqrt(8 * 7 * 6)  # so that rows are about as large as those of entries
     A = stack(
         [
-            lt.entries(shape, rng.integers(0, shape, (100, 3))),
-            scale(lt.rank_one([rng.standard_normal((60, n)) for n in shape]), unit),
-            scale(lt.gaussian(shape, 60, seed=1), unit),
+            lt.entries(shape, rng.integers(0, shape, (60, 3))),
+            scale(lt.rank_one([rng.standard_normal((40, n)) for n in shape]), unit),
+            scale(lt.gaussian(shape, 40, seed=1), unit),
         ]
     )
     for solver in ("auto", lt.RGN(starts=10), lt.RCG(), lt.RSGD()):

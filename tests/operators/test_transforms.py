@@ -201,8 +201,8 @@ def test_products_with_a_separable_design(kind, rng):
 
 @pytest.mark.parametrize("kind", ["dct", "fft"])
 def test_separable_rows_make_no_full_tensor(kind):
-    """A tensor of these would have 8 GB."""
-    shape = (1000, 1000, 1000)
+    """A tensor of these would have 512 MB."""
+    shape = (400, 400, 400)
     X = lt.random_tucker(shape, (2, 2, 2), seed=0)
     tracemalloc.start()
     A = subsampled_transform(shape, 40, kind, signs=False, seed=1)
@@ -212,11 +212,11 @@ def test_separable_rows_make_no_full_tensor(kind):
     A.spectral_start(A.forward(X), (2, 2, 2))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 1e8
-    matrix = matrix_of_mode(kind, 1000)
+    assert peak < 100 * 400**2
+    matrix = matrix_of_mode(kind, 400)
     rows = [matrix[A.index[:, k]] for k in range(3)]
     seen = [row @ U for row, U in zip(rows, X.factors, strict=True)]
-    expected = 1000**1.5 * np.einsum("ja,jb,jc,abc->j", *seen, X.core)
+    expected = 400**1.5 * np.einsum("ja,jb,jc,abc->j", *seen, X.core)
     np.testing.assert_allclose(A.forward(X), expected, rtol=0, atol=1e-9)
     np.testing.assert_allclose(y, expected[3:20], rtol=0, atol=1e-9)
     # D c(X) = A(X), so <D^* A(X), c(X)> is its squared norm
@@ -259,13 +259,12 @@ def test_blocks_with_signs_are_not_cheaper():
 def test_recovery(kind, m, signs):
     """88 degrees of freedom; a complex measurement is two."""
     shape, rank = (16, 16, 8), (2, 2, 2)
-    for seed in range(2):
-        A = subsampled_transform(shape, m, kind, signs=signs, seed=seed)
-        X = lt.random_tucker(shape, rank, seed=seed)
-        result = lt.recover(A, A.forward(X), rank)
-        assert result.success
-        assert result.X.core.dtype == np.float64
-        assert lt.metrics.relative_error(result.X, X) < 1e-5
+    A = subsampled_transform(shape, m, kind, signs=signs, seed=0)
+    X = lt.random_tucker(shape, rank, seed=0)
+    result = lt.recover(A, A.forward(X), rank)
+    assert result.success
+    assert result.X.core.dtype == np.float64
+    assert lt.metrics.relative_error(result.X, X) < 1e-5
 
 
 def test_recovery_of_a_smooth_tensor_needs_signs():
