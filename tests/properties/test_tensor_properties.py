@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import lowtucker as lt
 
-settings.register_profile("fixed", derandomize=True, max_examples=60, deadline=None, database=None)
+settings.register_profile("fixed", derandomize=True, max_examples=30, deadline=None, database=None)
 fixed = settings.get_profile("fixed")
 
 DTYPES = [np.float32, np.float64, np.complex128]

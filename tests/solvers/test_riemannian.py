@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import warnings
 
@@ -13,7 +14,7 @@ import lowtucker as lt
 from lowtucker.solvers.manifold import bootstrap_start, damped_step
 
 SHAPE, RANK = (6, 5, 6), (2, 2, 2)
-ALL = [lt.RGN(), lt.RSGD(), lt.RSGD(least_squares=True), lt.RCG()]
+ALL = [lt.RGN(), lt.RSGD(block_size=30), lt.RSGD(least_squares=True), lt.RCG()]
 FEW = ((5, 5, 6), (1, 2, 2), 28)
 
 
@@ -119,6 +120,7 @@ def test_rgn_restarts_recover_from_few_measurements(seed):
     assert len(result.state.ends) == attempts
 
 
+@functools.cache
 def stubborn():
     """A seed where the first start ends in a local minimum."""
     for seed in range(20):
@@ -336,7 +338,9 @@ def test_rcg_takes_fewer_steps_than_the_gradient_alone():
 # all of them
 
 
-@pytest.mark.parametrize("solver", ALL, ids=repr)
+@pytest.mark.parametrize(
+    "solver", [lt.RGN(), lt.RSGD(), lt.RSGD(least_squares=True), lt.RCG()], ids=repr
+)
 @pytest.mark.parametrize(
     ("shape", "rank", "m", "dtype"),
     [
@@ -496,13 +500,13 @@ def test_operators_without_rows_of_their_own(solver):
 @pytest.mark.parametrize("solver", ALL, ids=repr)
 def test_resumed_equals_uninterrupted_bit_for_bit(solver, tmp_path):
     problem, _ = make(noise=0.01)
-    whole = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(4), seed=5)
+    whole = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(3), seed=5)
     for left in (1, 2):
         half = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(left), seed=5)
         half.save(tmp_path / f"{left}.npz")
         for start in (half.state, half, lt.load(tmp_path / f"{left}.npz")):
             resumed = lt.solve(
-                problem, solver, RANK, stop=lt.MaxEpochs(4 - left), start=start, seed=99
+                problem, solver, RANK, stop=lt.MaxEpochs(3 - left), start=start, seed=99
             )
             assert (resumed.state.t, resumed.state.passes) == (whole.state.t, whole.state.passes)
             np.testing.assert_array_equal(resumed.state.X.core, whole.state.X.core)
@@ -544,9 +548,9 @@ def test_every_kind_of_array(kind, solver):
 
 @pytest.mark.parametrize("seed", range(3))
 def test_error_estimate_is_near_the_error(seed):
-    problem, X_true = make((12, 12, 12), (2, 2, 2), 600, seed=seed, noise=0.02)
+    problem, X_true = make((8, 8, 8), (2, 2, 2), 400, seed=seed, noise=0.02)
     for solver in (lt.RGN(), lt.RSGD(least_squares=True)):
-        result = lt.solve(problem, solver, (2, 2, 2), X_true=X_true, stop=lt.MaxEpochs(12))
+        result = lt.solve(problem, solver, (2, 2, 2), X_true=X_true, stop=lt.MaxEpochs(8))
         assert 0.5 < result.error_estimate / result.error < 2
 
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-fixed = settings(derandomize=True, max_examples=25, deadline=None, database=None)
+fixed = settings(derandomize=True, max_examples=15, deadline=None, database=None)
 seeds = st.integers(0, 2**16)
 SHAPE, RANK = (4, 3, 3), (1, 1, 1)
 N = math.prod(SHAPE)

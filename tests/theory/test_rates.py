@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 import lowtucker as lt
 from lowtucker.theory import comparison
 
-fixed = settings(derandomize=True, max_examples=60, deadline=None, database=None)
+fixed = settings(derandomize=True, max_examples=40, deadline=None, database=None)
 few = settings(derandomize=True, max_examples=12, deadline=None, database=None)
 seeds = st.integers(0, 2**16)
 deltas = st.floats(0, 1)
