@@ -368,7 +368,7 @@ def test_a_step_of_stotiht_obeys_the_theorem(name, noise, seed, step):
     rank = CASES[name][2]
     eta = math.sqrt(len(rank)) if len(rank) > 2 else 1.0
     c = constants(case, rank, step, gradients, eta)
-    assert (c.sigma > 0) == (noise > 0) or c.sigma < 1e-12
+    assert c.sigma > 0.1 * step * noise if noise else c.sigma < 1e-12
     for _ in range(4):
         X = iterate(rng, X_true, rank)
         new = stotiht_steps(case, problem, X, rank, step)
@@ -561,18 +561,18 @@ def test_contraction_of_refuses_weights():
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"delta": -0.1}, "delta must be"),
+        ({"delta": -0.1}, "delta must be a finite number, at least 0, got -0.1"),
         ({"delta": 1.1}, "delta must be between 0 and 1, got 1.1"),
-        ({"delta": math.nan}, "delta must be"),
-        ({"step": 0.0}, "step must be"),
-        ({"step": -1.0}, "step must be"),
-        ({"step": math.inf}, "step must be"),
+        ({"delta": math.nan}, "delta must be a finite number, at least 0, got nan"),
+        ({"step": 0.0}, "step must be positive, got 0"),
+        ({"step": -1.0}, "step must be positive, got -1"),
+        ({"step": math.inf}, "step must be positive, got inf"),
         ({"p": [0.5, 0.3, 0.2]}, "p must be 2 numbers"),
         ({"p": [0.5, 0.6]}, "p must sum to 1, got 1.1"),
         ({"p": [0.0, 1.0]}, "p must be positive"),
         ({"p": [-0.5, 1.5]}, "p must be positive"),
-        ({"n_blocks": 0}, "n_blocks must be"),
-        ({"eta": 0.5}, "eta must be"),
+        ({"n_blocks": 0}, "n_blocks must be at least 1, got 0"),
+        ({"eta": 0.5}, "eta must be a finite number, at least 1, got 0.5"),
         ({"version": "mended"}, 'version must be "paper" or "repaired", got \'mended\''),
         ({"block_norms": None}, "block_norms is needed for eta = 1.414 > 1"),
         ({"block_norms": [1.5]}, "block_norms must be 2 numbers"),
@@ -585,8 +585,8 @@ def test_contraction_of_refuses_weights():
         ({"gradients": [np.zeros(3), np.zeros(4)]}, "gradients must be 2 arrays of one shape"),
         ({"gradients": 3}, "gradients must be 2 arrays"),
         ({"gradients": [np.full((2, 2), np.nan)] * 2}, "gradients have NaN"),
-        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank"),
-        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (0, 1)}, "rank"),
+        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank must have one entry a"),
+        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (0, 1)}, r"rank\[0\] = 0 must be between"),
     ],
 )
 def test_errors_name_the_argument(change, message):
@@ -597,10 +597,10 @@ def test_errors_name_the_argument(change, message):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"delta": "small"}, "delta"),
+        ({"delta": "small"}, "delta must be a real number, got 'small'"),
         ({"p": ["a", "b"]}, "p must be 2 numbers"),
-        ({"n_blocks": 2.5}, "n_blocks"),
-        ({"eta": None}, "eta"),
+        ({"n_blocks": 2.5}, r"n_blocks must be an integer, got 2\.5"),
+        ({"eta": None}, "eta must be a real number, got None"),
     ],
 )
 def test_wrong_types_name_the_argument(change, message):
