@@ -121,7 +121,7 @@ def read_until(stream, word):
 
 # A command whose solver waits in a step until Ctrl-C was pressed: it cannot have ended before
 HELD = """
-import sys, time
+import signal, sys, time
 from lowtucker.cli import main
 from lowtucker.monitoring import interruptible
 from lowtucker.solvers import SOLVERS
@@ -138,6 +138,7 @@ def held(self, problem, state):
     return advance(self, problem, state)
 
 solver.advance = held
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored by what runs in the background
 main()
 """
 

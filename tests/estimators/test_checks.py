@@ -10,6 +10,10 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 from lowtucker.estimators import TuckerImputer, TuckerRegressor
 
 
-@parametrize_with_checks([TuckerRegressor(), TuckerRegressor(alpha=0.1), TuckerImputer()])
+@parametrize_with_checks([
+    TuckerRegressor(),
+    TuckerRegressor(alpha=0.1),
+    TuckerImputer(max_epochs=5),
+])  # fmt: skip
 def test_scikit_learn_check(estimator, check):
     check(estimator)

@@ -214,12 +214,12 @@ def test_scales_of_weights_do_not_matter_without_a_ridge(rng):
 
 
 def test_several_targets_are_fitted_one_by_one():
-    X, y, _ = problem(80, 0.2, shape=(4, 5), rank=(2, 2))
-    _, z, _ = problem(80, 0.2, seed=1, shape=(4, 5), rank=(1, 1))
+    X, y, _ = problem(50, 0.2, shape=(3, 4), rank=(2, 2))
+    _, z, _ = problem(50, 0.2, seed=1, shape=(3, 4), rank=(1, 1))
     Y = np.stack([y, z], 1)
     model = TuckerRegressor("auto").fit(X, Y)
-    assert model.coef_.shape == (2, 20)
-    assert model.predict(X).shape == (80, 2)
+    assert model.coef_.shape == (2, 12)
+    assert model.predict(X).shape == (50, 2)
     for k in range(2):
         one = TuckerRegressor("auto").fit(X, Y[:, k])
         np.testing.assert_array_equal(model.coef_[k], one.coef_)
@@ -227,8 +227,8 @@ def test_several_targets_are_fitted_one_by_one():
         assert model.rank_[k] == one.rank_ == model.result_[k].rank
         np.testing.assert_array_equal(model.coef_tensor_[k].core, one.coef_tensor_.core)
     column = TuckerRegressor((2, 2)).fit(X, y[:, None])
-    assert column.coef_.shape == (1, 20)
-    assert column.predict(X).shape == (80, 1)
+    assert column.coef_.shape == (1, 12)
+    assert column.predict(X).shape == (50, 1)
 
 
 def test_inputs_are_left_as_they_were():
@@ -261,7 +261,7 @@ def test_one_row_is_an_intercept():
 
 
 def test_auto_finds_the_rank_where_there_are_rows_enough():
-    X, y, _ = problem(200, 0.1, rank=(2, 1, 2))
+    X, y, _ = problem(100, 0.1, shape=(4, 4, 3), rank=(2, 1, 2))
     model = TuckerRegressor().fit(X, y)
     assert model.rank_ == (2, 1, 2)
     assert "(2, 1, 2) was found by cross-validation" in model.result_.notes[0]
@@ -270,34 +270,36 @@ def test_auto_finds_the_rank_where_there_are_rows_enough():
 
 
 def test_auto_tries_no_rank_that_has_too_few_rows():
-    X, y, _ = problem(60, 0.02)  # some 48 in a fit; rank (3, 3, 3) has 45 unknowns
+    X, y, _ = problem(36, 0.02, shape=(4, 4, 3))  # some 29 in a fit; rank (3, 3, 3) has 33 unknowns
     (note, *_) = TuckerRegressor().fit(X, y).result_.notes
     assert "(2, 2, 2)" in note
     assert "(3, 3, 3)" not in note
 
 
 def test_auto_takes_a_small_rank_where_noise_hides_the_others():
-    X, y, truth = problem(60, 1.0, seed=1)
-    auto, given = TuckerRegressor().fit(X, y), TuckerRegressor(RANK).fit(X, y)
+    X, y, truth = problem(40, 1.0, seed=1, shape=(5, 4, 3))
+    auto = TuckerRegressor(lt.RankSearch(max=RANK)).fit(X, y)
+    given = TuckerRegressor(RANK).fit(X, y)
     assert auto.rank_ == (1, 1, 1)
     assert error(auto, truth) < error(given, truth)
 
 
 def test_fewer_rows_than_unknowns_warn_without_a_ridge_only():
-    X, y, _ = problem(25, 0.05)
-    with pytest.warns(lt.UnderdeterminedWarning, match="25 measurements cannot determine"):
+    X, y, _ = problem(15, 0.05, shape=(4, 4, 3))  # 18 unknowns
+    with pytest.warns(lt.UnderdeterminedWarning, match="15 measurements cannot determine"):
         plain = TuckerRegressor(RANK).fit(X, y)
     assert plain.result_.status is Status.UNDERDETERMINED
     ridge = TuckerRegressor(RANK, alpha=3.0).fit(X, y)  # a warning would be an error
     assert np.linalg.norm(ridge.coef_) < np.linalg.norm(plain.coef_)
-    auto = TuckerRegressor(lt.RankSearch(max=RANK), alpha=3.0).fit(X, y)
+    auto = TuckerRegressor(lt.RankSearch(max=(1, 2, 2)), alpha=3.0).fit(X, y)
     assert np.all(np.isfinite(auto.coef_))
 
 
 def test_noise_is_no_failure():
     X, y, _ = problem(200, 0.1)
     model = TuckerRegressor(RANK).fit(X, y)
-    assert model.result_.status in (Status.NOISE_FLOOR, Status.STALLED)
+    assert model.result_.status is Status.NOISE_FLOOR
+    assert model.result_.success
     assert model.result_.residual > 0.05
 
 
@@ -311,9 +313,9 @@ def batches(X, y, size):
 @pytest.mark.parametrize("rank", [RANK, "auto"])
 @pytest.mark.parametrize("intercept", [True, False])
 def test_batches_are_as_good_as_all_rows(rank, intercept):
-    shape = (6, 4) if rank == "auto" else SHAPE
+    shape = (4, 3) if rank == "auto" else SHAPE
     X, y, _ = problem(
-        600, 0.3, offset=50.0 if intercept else 0.0, shape=shape, rank=(2,) * len(shape)
+        300, 0.3, offset=50.0 if intercept else 0.0, shape=shape, rank=(2,) * len(shape)
     )
     whole = TuckerRegressor(rank, fit_intercept=intercept, alpha=0.5).fit(X, y)
     parts = TuckerRegressor(rank, fit_intercept=intercept, alpha=0.5)

@@ -16,6 +16,8 @@ from lowtucker.theory.planning import plan
 
 SMALL = ["plan", "--shape", "4,4,3", "--rank", "1,1,1", "--trials", "2", "--workers", "1"]
 COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()"]
+# A process that was started in the background ignores Ctrl-C
+LISTENING = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
 
 
 def run(*arguments):
@@ -133,7 +135,8 @@ def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):
     """A real process, a real signal, sent once some trials are there."""
     folder = tmp_path / "trials"
     words = ["plan", "--shape", "8,8,8", "--rank", "2,2,2", "--trials", "20000", "-q"]
-    command = [*COMMAND, *words, "--folder", str(folder), "--workers", workers]
+    command = [*COMMAND[:2], LISTENING + COMMAND[2], *words, "--folder", str(folder)]
+    command += ["--workers", workers]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     late = threading.Timer(300, process.kill)
     late.start()

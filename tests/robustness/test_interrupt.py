@@ -21,6 +21,14 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sen
 RANK = (1, 2, 2)
 
 
+@pytest.fixture(autouse=True)
+def ctrl_c():
+    """Ctrl-C as in a terminal; a script that runs the tests in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 @pytest.fixture
 def data():
     A = lt.gaussian((5, 5, 6), 120, seed=1)
@@ -141,7 +149,8 @@ def test_the_outermost_listens():
 
 def test_a_real_process_is_told_at_once_and_ended_by_a_second_signal(tmp_path):
     script = textwrap.dedent("""
-        import time, lowtucker as lt
+        import signal, time, lowtucker as lt
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         A = lt.gaussian((5, 5, 6), 120, seed=1)
         y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
         def forward(X):
@@ -155,9 +164,12 @@ def test_a_real_process_is_told_at_once_and_ended_by_a_second_signal(tmp_path):
         [sys.executable, "-c", script], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
     assert process.stdout.readline() == "measuring\n"
-    process.send_signal(signal.SIGINT)
-    assert "Ctrl-C again ends at once" in process.stderr.readline()
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    try:
+        process.send_signal(signal.SIGINT)
+        assert "Ctrl-C again ends at once" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=120)
+    finally:
+        process.kill()
     assert process.returncode != 0
     assert "KeyboardInterrupt" in errors
