@@ -66,10 +66,9 @@ def spied(monkeypatch):
     ("shape", "rank", "m"),
     [(SHAPE, RANK, M_ROWS), ((9, 8), (2, 2), 160), ((4, 5, 4, 4), (2, 2, 1, 2), 160)],
 )
-@pytest.mark.parametrize("seed", [1, 2])
-def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, share, seed):
-    A, y, X, clean, bad = make(shape, rank, m, seed=seed, share=share)
-    robust, squares = lt.recover(A, y, rank, loss="huber"), lt.recover(A, y, rank)
+def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, share):
+    A, y, X, clean, bad = make(shape, rank, m, seed=1, share=share)
+    robust, squares = lt.recover(A, y, rank, loss="huber"), lt.recover(A, y, rank, max_epochs=30)
     keep = np.flatnonzero(~bad)
     without = lt.recover(A.restrict(keep), clean[keep], rank)
     assert 0.001 < error(without, X) < 0.02
@@ -80,7 +79,7 @@ def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, sha
     assert not squares.success
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("share", [0.01, 0.1])
 def test_without_noise_outliers_do_no_harm_at_all(seed, share):
     A, y, X, _, bad = make(seed=seed, noise=0.0, share=share)
@@ -102,7 +101,7 @@ def test_noise_is_found_to_be_noise_once_the_outliers_are_out():
     assert result.residual == pytest.approx(expected, rel=1e-9)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_without_outliers_it_is_nearly_the_squares(seed):
     A, y, X, _, _ = make(seed=seed, share=0.0)
     robust, squares = lt.recover(A, y, RANK, loss="huber"), lt.recover(A, y, RANK)
@@ -238,8 +237,10 @@ def test_given_weights_are_multiplied_and_zero_stays_zero():
     np.testing.assert_allclose(times_four.X.full(), results[0].X.full(), rtol=0, atol=1e-7)
 
 
-@pytest.mark.parametrize("kind_of_start", ["tensor", "array", "result", "state"])
-@pytest.mark.parametrize("solver", ["auto", "rgn"])
+@pytest.mark.parametrize(
+    ("kind_of_start", "solver"),
+    [("tensor", "auto"), ("array", "rgn"), ("result", "auto"), ("state", "rgn")],
+)
 def test_a_start_gives_the_first_weights(monkeypatch, kind_of_start, solver):
     A, y, X, _, bad = make(seed=1)
     some = lt.solve(lt.Problem(A, y), lt.RGN(), RANK, stop=lt.MaxEpochs(2))
@@ -363,7 +364,7 @@ def test_the_epochs_are_those_of_all_rounds(monkeypatch, solver):
     whole = lt.recover(A, y, RANK, loss="huber", solver=solver)
     first, total = fits[0][2].epochs, whole.epochs
     assert first + 3 < total < 500
-    for n in (1, 2, first - 1, first + 1, (first + total) // 2, total - 1):
+    for n in (1, first + 1, total - 1):
         fits.clear()
         result = lt.recover(A, y, RANK, loss="huber", solver=solver, max_epochs=n)
         assert result.status is lt.Status.MAX_EPOCHS

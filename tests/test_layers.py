@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -45,6 +46,16 @@ ALLOWED_ONLY = {"io": {"_errors", "_arrays", "_memory", "operators"}}
 FOUNDATION = set(LEVELS[0])
 
 
+@cache
+def parsed(source):
+    """Syntax tree, made once for all tests."""
+    return ast.parse(source)
+
+
+def tree_of(path):
+    return parsed(path.read_text(encoding="utf-8"))
+
+
 def part_of(path):
     """Top-level part of the package that a file belongs to; "" for the package itself."""
     relative = path.relative_to(SOURCE)
@@ -62,7 +73,7 @@ def module_of(path):
 
 def imported_modules(path):
     """Every module of the package that a file imports, anywhere in it, with the line."""
-    tree = ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
+    tree = tree_of(path)
     package = module_of(path) if path.name == "__init__.py" else module_of(path)[:-1]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
@@ -138,7 +149,7 @@ def test_modules_inside_a_part_do_not_import_each_other_in_a_circle():
     for path in FILES:
         if path.name == "__init__.py":
             continue
-        tree = ast.parse(path.read_text(encoding="utf-8"))
+        tree = tree_of(path)
         targets = set()
         for node in tree.body:
             if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowtucker."):
@@ -195,10 +206,6 @@ def test_every_public_name_exists_and_is_listed_once():
 
 
 # Promises about the source
-
-
-def tree_of(path):
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 # What the modern interface offers; everything else under np.random is the legacy global state

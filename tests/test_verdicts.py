@@ -47,13 +47,12 @@ def test_an_estimate_of_a_large_error_is_no_success():
     assert "may have changed X by" in result.advice
 
 
-@pytest.mark.parametrize("seed", range(2))
-def test_a_blur_that_loses_directions_is_noticed(seed):
-    """Means of three in a row, of 20, have a zero singular value: a fit is perfect, and wrong."""
-    shape = (24, 20, 12)
+def test_a_blur_that_loses_directions_is_noticed():
+    """Means of three in a row, of 8, have a zero singular value: a fit is perfect, and wrong."""
+    shape = (12, 8, 6)
     blur = pylops.Smoothing2D((3, 3), shape, axes=(0, 1))
-    A = lt.compose(lt.gaussian(shape, 760, seed=seed), blur, shape=shape)
-    X = lt.random_tucker(shape, (3, 3, 2), seed=seed)
+    A = lt.compose(lt.gaussian(shape, 200, seed=0), blur, shape=shape)
+    X = lt.random_tucker(shape, (3, 3, 2), seed=0)
     result = lt.recover(A, A.forward(X), (3, 3, 2))
     assert result.residual < 1e-6
     assert error(result, X) > 0.05
@@ -61,35 +60,28 @@ def test_a_blur_that_loses_directions_is_noticed(seed):
     assert "RGN" in result.solver  # conjugate gradients hand over where they are slow
 
 
-def holes(seed):
-    shape, rank = (20, 20, 20), (2, 1, 2)
-    X = lt.random_tucker(shape, rank, seed=seed)
-    m = 10 * lt.degrees_of_freedom(shape, rank)
-    flat = np.random.default_rng(seed).choice(8000, m, replace=False)
-    index = np.stack(np.unravel_index(flat, shape), axis=1)
-    return lt.entries(shape, index), X
-
-
-@pytest.mark.parametrize("seed", [0, 6, 9])
+@pytest.mark.parametrize("seed", [9, 11])
 def test_a_rank_that_grows_in_some_modes_only_is_not_taken_for_noise(seed):
-    """From (1, 1, 1) a rank with one more in every mode has directions too many, and fits badly."""
-    A, X = holes(seed)
-    small = lt.recover(A, A.forward(X), (1, 1, 1))
-    assert not small.success
-    found = lt.recover(A, A.forward(X), "auto")
-    assert found.success == (error(found, X) < 1e-3)
+    """From (1, 1, 1) a rank with one more in every mode has directions too many, and fits badly.
 
-
-def test_a_search_fits_what_turned_out_better_up_to_its_limit():
-    right = 0
-    for seed in (0, 2, 3, 6):
-        A, X = holes(seed)
-        found = lt.recover(A, A.forward(X), "auto")
-        right += found.rank == (2, 1, 2) and error(found, X) < 1e-5
-        few = lt.recover(A, A.forward(X), lt.RankSearch(max=(1, 1, 1)))
-        assert few.rank == (1, 1, 1)
-        assert not few.success
-    assert right >= 3
+    A search finds what is better nevertheless, up to its limit.
+    """
+    shape, rank = (10, 10, 10), (2, 1, 2)
+    X = lt.random_tucker(shape, rank, seed=seed)
+    m = 8 * lt.degrees_of_freedom(shape, rank)
+    flat = np.random.default_rng(seed).choice(1000, m, replace=False)
+    A = lt.entries(shape, np.stack(np.unravel_index(flat, shape), axis=1))
+    y = A.forward(X)
+    assert lt.recover(A, y, (1, 1, 1)).status is lt.Status.RANK_TOO_SMALL
+    found = lt.recover(A, y, "auto")
+    assert "Held-out residuals: (1, 1, 1)" in found.notes[0]
+    assert found.success
+    assert found.rank == rank
+    assert error(found, X) < 1e-5
+    assert error(found, X) / 10 < found.error_estimate < 10 * error(found, X)
+    few = lt.recover(A, y, lt.RankSearch(max=(1, 1, 1)))
+    assert few.rank == (1, 1, 1)
+    assert not few.success
 
 
 def test_epochs_that_went_to_other_starts_are_said_to_have():
@@ -102,8 +94,8 @@ def test_epochs_that_went_to_other_starts_are_said_to_have():
 
 @pytest.mark.parametrize("kind", ["dct", "fft"])
 def test_noise_is_recognised_where_there_is_no_tangent_design(kind):
-    shape, rng = (12, 12, 12), np.random.default_rng(0)
-    A = lt.subsampled_transform(shape, 700 if kind == "dct" else 350, kind, seed=0)
+    shape, rng = (8, 8, 8), np.random.default_rng(0)
+    A = lt.subsampled_transform(shape, 300 if kind == "dct" else 150, kind, seed=0)
     y = A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0))
     noise = rng.standard_normal((2, A.m)).T @ np.array([1, 1j if kind == "fft" else 0])
     noise = noise if kind == "fft" else noise.real
