@@ -5,7 +5,12 @@ export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_BUILD_CONSTRAINT := $(CURDIR)/constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-.PHONY: help setup demo test slow lint types bench format clean
+# Another OpenBLAS kernel rounds differently: what decides something is tested with two
+KERNEL ?= Prescott
+DECIDING := tests/solvers tests/contracts/test_solvers.py tests/test_ranks.py tests/test_verdicts.py \
+  tests/test_borderline.py tests/test_completion.py tests/test_fitting.py tests/integration/test_recover.py
+
+.PHONY: help setup demo test slow kernel lint types bench docs format clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -22,11 +27,14 @@ setup: .venv/.ready ## make .venv with all that tests and benchmarks need
 demo: setup      ## the main job on an embedded default
 	$(BIN)/lowtucker demo
 
-test: setup      ## all tests but the slow ones, on as many cores as there are
+test: setup      ## all tests but the slow ones, on all cores: 4 minutes on two
 	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
 
-slow: setup      ## the slow tests
+slow: setup      ## the slow tests: browser, gallery, kills, clusters, statistics
 	$(BIN)/python -m pytest --numprocesses auto -m slow
+
+kernel: setup    ## what decides something (solvers, ranks, verdicts), with the rounding of another CPU
+	OPENBLAS_CORETYPE=$(KERNEL) $(BIN)/python -m pytest --numprocesses auto -m "not slow" $(DECIDING)
 
 lint: setup      ## style
 	$(BIN)/ruff check .

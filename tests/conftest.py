@@ -27,6 +27,13 @@ def pytest_configure(config):
         config.pluginmanager.register(CPUSeconds())
 
 
+def pytest_report_header():
+    """Say which BLAS kernel rounds: OPENBLAS_CORETYPE and OPENBLAS_NUM_THREADS choose others."""
+    blas = [f"{p['internal_api']} {p.get('architecture')}, {p['num_threads']} threads"
+            for p in threadpoolctl.threadpool_info() if p["user_api"] == "blas"]  # fmt: skip
+    return f"BLAS: {'; '.join(dict.fromkeys(blas))}"
+
+
 KINDS = ["numpy", "readonly", "strict", "torch", "jax"]
 
 
