@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -85,9 +85,20 @@ class Served:
         return found
 
     def workers(self):
-        """Ids of its processes."""
-        found = psutil.Process(self.process.pid).children()
-        return {p.pid for p in found if p.status() != psutil.STATUS_ZOMBIE}
+        """Its processes."""
+        found = set()
+        for process in psutil.Process(self.process.pid).children():
+            with suppress(psutil.NoSuchProcess):  # it has ended since
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.add(process)
+        return found
+
+    def at_rest(self):
+        """Whether none of its processes computes."""
+        processes = self.workers()
+        before = _used(processes)
+        time.sleep(0.3)
+        return _used(processes) == before and self.workers() == processes
 
 
 @contextmanager
@@ -101,10 +112,26 @@ def playground(limits=None):
         finally:
             if made.poll() is None:
                 made.terminate()
-            made.wait(30)
+            made.wait(90)
 
 
-def eventually(condition, seconds=20):
+def _used(processes):
+    """CPU seconds of processes, and how many of them there are."""
+    seconds = []
+    for process in processes:
+        with suppress(psutil.NoSuchProcess):
+            seconds.append(sum(process.cpu_times()[:2]))
+    return seconds
+
+
+def ended(process):
+    """Whether a process is gone."""
+    with suppress(psutil.NoSuchProcess):
+        return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
+    return True
+
+
+def eventually(condition, seconds=90):
     """Wait until something holds; how long is not looked at."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:

@@ -8,11 +8,11 @@ from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
-import psutil
 import pytest
 
 import lowtucker as lt
 from app.hostile import FILES, content
+from app.served import ended as process_ended
 from app.served import eventually
 from lowtucker.experiments.flame import synthetic_flame
 
@@ -235,7 +235,7 @@ def test_stop_ends_the_work(browser, server):
         page.click("#phase .run")
         assert page.inner_text("#phase .verdicts") == "Stopped."
         assert page.inner_text("#phase .run") == "Run"
-        assert eventually(lambda: any(not psutil.pid_exists(pid) for pid in before))
+        assert eventually(lambda: any(map(process_ended, before)))
         filled = page.locator("#phase td[data-rate]").count()
         page.click("#phase .run")  # and again from the beginning
         page.wait_for_selector("#phase td[data-rate]")
@@ -248,7 +248,7 @@ def test_closing_the_page_ends_the_work(browser, server):
         page.wait_for_selector("#phase td[data-rate]")
         before = server.workers()
         page.close()
-        assert eventually(lambda: any(not psutil.pid_exists(pid) for pid in before))
+        assert eventually(lambda: any(map(process_ended, before)))
 
 
 def test_two_runs_at_once(browser, server):

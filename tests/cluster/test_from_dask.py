@@ -53,25 +53,32 @@ def new_cluster(**options):
     )
 
 
-@pytest.fixture(scope="module")
-def cluster():
-    made = new_cluster()
-    yield made
-    quietly(made.close)
-
-
-@pytest.fixture(scope="module")
-def connected(cluster):
+@contextmanager
+def connected():
+    """A new cluster, and a client of it."""
+    cluster = new_cluster()
     client = quietly(lambda: Client(cluster, set_as_default=False))
-    yield client
-    quietly(client.close)
+    try:
+        yield cluster, client
+    finally:
+        quietly(client.close)
+        quietly(cluster.close)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with connected() as (_, client):
+        yield client
 
 
 @pytest.fixture
-def client(connected):
-    """Client of two workers; those that a test killed were started again."""
-    connected.wait_for_workers(2, timeout=DEADLINE)
-    return connected
+def mortal():
+    """Cluster whose workers may be killed, and a client of it.
+
+    Once for each nanny: one that has just started another worker may give it up.
+    """
+    with connected() as both:
+        yield both
 
 
 def eventually(condition):
@@ -332,8 +339,8 @@ class Once:
     "name",
     ["rgn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tiht-fixed", "rsgd"))],
 )
-def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, cluster, client, problem):
-    _, y, _ = problem
+def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, mortal, problem):
+    (cluster, client), (_, y, _) = mortal, problem
     solver = SOLVERS[name]
     whole = lt.recover(lt.from_dask(loaded(), SHAPE, client=client), y, RANK, solver=solver)
     A = lt.from_dask(loaded(), SHAPE, client=client)
@@ -349,10 +356,10 @@ def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, cluster, client
 
 
 @pytest.mark.slow
-def test_a_worker_that_comes_back_gets_its_chunks_back(cluster, client, problem, monkeypatch):
+def test_a_worker_that_comes_back_gets_its_chunks_back(mortal, problem, monkeypatch):
     """Its nanny starts another in its place, some seconds later."""
     monkeypatch.setattr(engines, "LOOK", 0.2)
-    matrix, y, _ = problem
+    (cluster, client), (matrix, y, _) = mortal, problem
     A = lt.from_dask(loaded(), SHAPE, client=client)
     before = set(A.engine._homes)
     kill(cluster, 1)
@@ -367,11 +374,11 @@ def test_a_worker_that_comes_back_gets_its_chunks_back(cluster, client, problem,
 
 
 @pytest.mark.slow
-def test_workers_that_all_die_and_come_back_are_no_harm(cluster, client, problem, monkeypatch):
+def test_workers_that_all_die_and_come_back_are_no_harm(mortal, problem, monkeypatch):
     monkeypatch.setattr(engines, "LOOK", 0.2)
     monkeypatch.setattr(engines, "LONG", 100)
     monkeypatch.setattr(engines, "GRACE", DEADLINE)
-    _, y, _ = problem
+    (cluster, client), (_, y, _) = mortal, problem
     solver = SOLVERS["tiht-fixed"]
     whole = lt.recover(lt.from_dask(loaded(), SHAPE, client=client), y, RANK, solver=solver)
     A = lt.from_dask(loaded(), SHAPE, client=client)

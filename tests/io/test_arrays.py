@@ -301,7 +301,7 @@ def test_hostile_mat(tmp_path, data, message):
 
 
 def test_long_name_in_a_compressed_variable_is_not_inflated(tmp_path):
-    path = put(tmp_path / "a.mat", mat5(deflated(variable(6, (1, 1), name=b"n" * 50_000_000))))
+    path = put(tmp_path / "a.mat", mat5(deflated(variable(6, (1, 1), name=b"n" * 10_000_000))))
     assert peak_of_refusal(path, "is cut off") < 10**6
 
 
@@ -535,20 +535,20 @@ def patched(path: Path, **fields: int) -> Path:
 
 
 def test_honest_bomb_is_refused_before_it_is_inflated(tmp_path):
-    path = zipped(tmp_path / "a.npz", {"a.npy": saved(np.zeros(10**7))})
+    path = zipped(tmp_path / "a.npz", {"a.npy": saved(np.zeros(10**6))})
     assert path.stat().st_size < 10**5
-    assert describe(path) == [ArrayInfo("a", (10**7,), "float64", 8 * 10**7)]
-    message = "needs 80000000 bytes of memory; at most 1000000 are allowed"
+    assert describe(path) == [ArrayInfo("a", (10**6,), "float64", 8 * 10**6)]
+    message = "needs 8000000 bytes of memory; at most 1000000 are allowed"
     assert peak_of_refusal(path, message, max_bytes=10**6) < 10**6
-    assert load_array(path, max_bytes=8 * 10**7).shape == (10**7,)
+    assert load_array(path, max_bytes=8 * 10**6).shape == (10**6,)
 
 
 def test_bomb_whose_size_lies(tmp_path):
-    bomb = {"a.npy": saved(np.zeros(4)) + bytes(5 * 10**7)}
+    bomb = {"a.npy": saved(np.zeros(4)) + bytes(10**7)}
     path = patched(zipped(tmp_path / "a.npz", bomb), size=160)
-    assert peak_of_refusal(path, "member a.npy, is damaged: .*CRC") < 10**7
+    assert peak_of_refusal(path, "member a.npy, is damaged: .*CRC") < 2 * 10**6
     path = patched(zipped(tmp_path / "a.npz", bomb))
-    assert peak_of_refusal(path, "has 50000000 bytes after its array") < 10**6
+    assert peak_of_refusal(path, "has 10000000 bytes after its array") < 10**6
 
 
 def test_small_member_that_claims_much(tmp_path):
@@ -562,7 +562,7 @@ def test_small_member_that_claims_much(tmp_path):
 
 
 def test_huge_header_of_a_member_is_not_inflated(tmp_path):
-    data = npy_bytes(claim((1,)) + " " * 50_000_000, (2, 0), bytes(8))
+    data = npy_bytes(claim((1,)) + " " * 10_000_000, (2, 0), bytes(8))
     path = zipped(tmp_path / "a.npz", {"a.npy": data})
     del data
     assert peak_of_refusal(path, "EOF: reading array header") < 10**6
@@ -614,13 +614,16 @@ def test_truncation_anywhere(tmp_path, how):
 def test_random_corruption(tmp_path, how):
     path, rng = write(tmp_path, A, how), random.Random(20240501)
     data = path.read_bytes()
-    for _ in range(400):
+    refused = 0
+    for _ in range(120):
         broken = bytearray(data)
         for _ in range(rng.choice([1, 1, 2, 8])):
             broken[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0xFF, rng.randrange(256)])
         put(path, bytes(broken))
         outcome = value_or_message(load_array, path)
+        refused += isinstance(outcome, str)
         assert isinstance(outcome, np.ndarray) or str(path) in outcome
+    assert refused > 10
 
 
 # ---- sparse ----
@@ -694,7 +697,7 @@ def test_sparse_of_three_axes(tmp_path):
     coords = np.zeros((3, 1), int)
     fields = {"format": b"coo", "data": [1.0], "coords": coords, "shape": [2, 2, 2]}
     np.savez(tmp_path / "s.npz", _is_array=True, **fields)
-    with pytest.raises(FileFormatError, match=r"has 3 axes; expected|damaged"):
+    with pytest.raises(FileFormatError, match="has 3 axes; expected a sparse matrix of 2"):
         load_sparse(tmp_path / "s.npz")
 
 
@@ -706,12 +709,15 @@ def test_random_corruption_of_sparse_files(tmp_path, suffix):
     else:
         scipy.io.savemat(path, {"s": S})
     data = path.read_bytes()
-    for _ in range(400):
+    refused = 0
+    for _ in range(120):
         broken = bytearray(data)
         broken[rng.randrange(len(data))] = rng.choice([0, 1, 0x7F, 0xFF, rng.randrange(256)])
         put(path, bytes(broken))
         outcome = value_or_message(load_sparse, path)
+        refused += isinstance(outcome, str)
         assert isinstance(outcome, scipy.sparse.csr_array) or str(path) in outcome
+    assert refused > 10
 
 
 # ---- writing ----

@@ -412,7 +412,8 @@ def test_truncation_anywhere(tmp_path, name):
 def test_random_corruption(tmp_path, name, capfd):
     path, rng = write(tmp_path, name), random.Random(20240501)
     data = path.read_bytes()
-    for _ in range(60):
+    refused = 0
+    for _ in range(25):
         broken = bytearray(data)
         for _ in range(rng.choice([1, 2, 8])):
             broken[rng.randrange(len(data))] = rng.choice([0, 0x7F, 0xFF, rng.randrange(256)])
@@ -420,9 +421,11 @@ def test_random_corruption(tmp_path, name, capfd):
         try:
             got = load_video(path, max_bytes=10**7)
         except FileFormatError as error:
+            refused += 1
             assert str(path) in str(error)  # noqa: PT017
         else:
             assert got.ndim == 3
+    assert refused
     assert capfd.readouterr().err == ""
 
 

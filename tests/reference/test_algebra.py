@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 import warnings
@@ -339,7 +340,8 @@ def test_hooi_finds_what_tensorly_finds(rng):
 
 def test_truncations_of_a_tucker_tensor_are_those_of_its_full_tensor():
     X = lt.random_tucker((6, 5, 7), (3, 3, 4), seed=3)
-    for truncate in (lt.hosvd, lt.sthosvd, lt.hooi):
+    # where HOOI ends is decided by rounding: after five sweeps both are still on the way
+    for truncate in (lt.hosvd, lt.sthosvd, functools.partial(lt.hooi, max_iterations=5)):
         through, direct = truncate(X, (2, 2, 3)), truncate(X.full(), (2, 2, 3))
         assert (through.shape, through.rank) == (direct.shape, direct.rank)
         np.testing.assert_allclose(through.full(), direct.full(), rtol=0, atol=1e-9)

@@ -140,16 +140,16 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     >>> import numpy as np, lowtucker as lt
     >>> from lowtucker.estimators import TuckerRegressor
     >>> rng = np.random.default_rng(0)
-    >>> truth = lt.random_tucker((8, 8, 6), (2, 2, 2), seed=0).full()
-    >>> X = rng.standard_normal((300, 8, 8, 6))
-    >>> y = 5 + np.tensordot(X, truth, 3) + 0.1 * rng.standard_normal(300)
+    >>> truth = lt.random_tucker((12, 10), (2, 2), seed=0).full()
+    >>> X = rng.standard_normal((300, 12, 10))
+    >>> y = 5 + np.tensordot(X, truth, 2) + 0.1 * rng.standard_normal(300)
     >>> model = TuckerRegressor().fit(X[:200], y[:200])
     >>> model.rank_
-    (2, 2, 2)
-    >>> model.score(X[200:], y[200:]) > 0.98
+    (2, 2)
+    >>> model.score(X[200:], y[200:]) > 0.95
     True
     >>> model.coef_tensor_
-    TuckerTensor of shape (8, 8, 6), rank (2, 2, 2): 52 numbers instead of 384 (7.38x)
+    TuckerTensor of shape (12, 10), rank (2, 2): 48 numbers instead of 120 (2.5x)
     """
 
     def __init__(

@@ -218,12 +218,12 @@ def trip(
     Examples
     --------
     >>> import lowtucker as lt
-    >>> A = lt.gaussian((5, 5, 6), m=360, seed=1)
-    >>> found = lt.theory.trip(A, (1, 2, 2), blocks=90)
+    >>> A = lt.gaussian((5, 4, 3), m=120, seed=1)
+    >>> found = lt.theory.trip(A, (1, 2, 2), blocks=60, starts=3)
     >>> found.delta_sampled < found.delta_at_least < found.delta_at_most
     True
     >>> X = found.lowest_witness  # anyone can check it
-    >>> q = float((A.forward(X) ** 2).sum()) / 360
+    >>> q = float((A.forward(X) ** 2).sum()) / 120
     >>> abs(q - found.lowest) < 1e-12
     True
     """
