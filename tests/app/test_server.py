@@ -254,16 +254,30 @@ def test_tensor_in_its_own_units(server, tmp_path, monkeypatch):
     assert len(events["file"]) == 2
 
 
-@pytest.mark.parametrize("kind", [pytest.param("npz", marks=pytest.mark.slow), "mat"])
-def test_the_only_tensor_among_other_arrays(server, tmp_path, monkeypatch, kind):
+@pytest.fixture(params=["npz", "mat"])
+def mixed(request, server, tmp_path, monkeypatch):
+    """A file with one tensor among other arrays, which was sent: what was found in it."""
     monkeypatch.chdir(tmp_path)
-    X, name = lt.random_tucker((8, 7, 6), (1, 1, 1), seed=0).full(), f"mixed.{kind}"
-    if kind == "npz":
+    X, name = lt.random_tucker((8, 7, 6), (1, 1, 1), seed=0).full(), f"mixed.{request.param}"
+    if request.param == "npz":
         np.savez(name, meta=np.arange(3), clip=X)
     else:
         savemat(name, {"clip": X, "n": 3.0})
     _, found = server.upload(name, Path(name).read_bytes())
-    assert found["arrays"] == [{"name": "clip", "shape": [8, 7, 6]}]
+    return found
+
+
+def test_the_only_tensor_among_other_arrays_is_found_and_read_by_the_code(server, mixed):
+    assert mixed["arrays"] == [{"name": "clip", "shape": [8, 7, 6]}]
+    wanted = {"tab": "data", "file": mixed["key"], "rank": "1,1,1", "operator": "dct"}
+    _, facts = server.post("/api/describe", wanted)
+    names = executed(facts["code"].split("result =")[0])
+    assert any(np.shape(value) == (8, 7, 6) for value in names.values())
+
+
+@pytest.mark.slow
+def test_the_only_tensor_among_other_arrays_is_recovered(server, mixed):
+    found = mixed
     events = server.run(tab="data", file=found["key"], rank="1,1,1", share="50", operator="dct")
     assert "error" not in events
     same(events["result"][0], executed(events["code"][0]["code"])["result"])

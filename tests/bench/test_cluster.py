@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -49,12 +51,34 @@ def test_the_rows_have_ratios_and_what_is_behind_them():
     assert not cluster._traffic("workers", many, "workers: ", "<= 5").met
 
 
+WIDE = {"COLUMNS": "300"}  # no cell of the table is broken into lines
+
+
+def met_in(output):
+    """Whether each row of the printed table met its target."""
+    return re.findall(r"[<>]= [\d.]+ +│ (yes|no) ", output)
+
+
+@pytest.mark.parametrize(("moved", "met", "code"), [(5e6, "yes", 0), (6e6, "no", 3)])
+def test_exit_code_says_whether_a_target_was_missed(moved, met, code, monkeypatch):
+    few = cluster._traffic("rows", {10: 1e6, 40: 1e6}, "m = ", "<= 1.1")
+    many = cluster._traffic("workers", {1: 1e6, 4: moved}, "workers: ", "<= 5")
+    monkeypatch.setattr(cluster, "overhead_rows", lambda chunks, repeats: [])
+    monkeypatch.setattr(cluster, "traffic_rows", lambda chunks: [few, many])
+    done = CliRunner().invoke(main, ["bench", "dask"], env=WIDE)
+    assert done.exit_code == code, done.output
+    assert met_in(done.output) == ["yes", met]
+
+
 @pytest.mark.slow
 def test_the_command_measures_and_says_whether_targets_are_met():
-    done = CliRunner().invoke(main, ["bench", "dask", "--gigabytes", "0.5"])
-    assert done.exit_code in (0, 3), done.output
+    done = CliRunner().invoke(main, ["bench", "dask", "--gigabytes", "0.5"], env=WIDE)
+    met = met_in(done.output)
+    assert len(met) == 3, done.output
+    assert done.exit_code == (3 if "no" in met else 0)
     assert "2 workers / one process" in done.output
-    assert "MB" in done.output
+    assert "4 m rows / m" in done.output
+    assert re.search(r"workers: 1 \d+\.\d\d MB", done.output)
 
 
 def test_options_of_other_benchmarks_are_refused():

@@ -91,7 +91,7 @@ def test_drawing_samples_makes_nothing_of_the_size_of_the_tensor():
 
 
 def test_a_row_is_what_a_user_gets():
-    work = replace(SMALL, m=60)  # of which not all are recovered
+    work = replace(SMALL, shape=(6, 6, 6), m=60, tol=1e-8)  # which not all errors are below
     errors, passes = [], []
     for k in range(3):
         A, X_true, _ = work.draw(k)
@@ -100,10 +100,10 @@ def test_a_row_is_what_a_user_gets():
         passes.append(result.passes)
     row = work.measure(3)
     assert (row.work, row.m, row.trials) == ("A4", 60, 3)
-    assert row.recovered == np.mean(np.array(errors) <= 1e-5)
+    assert row.recovered == np.mean(np.array(errors) <= 1e-8) < 1
     assert row.error == pytest.approx(np.median(errors), rel=1e-3)
     assert row.passes == np.median(passes)
-    assert row.met is (row.recovered == 1)
+    assert row.met is False
     assert 0 < row.seconds <= row.worst
 
 
@@ -168,7 +168,7 @@ def test_anonymous_memory_is_watched_while_it_is_used():
     with out_of_core.AnonymousMemory() as memory:
         first = memory.peak
         ballast = np.ones(10_000_000)
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 90
         while memory.peak < first + 50 and time.monotonic() < deadline:
             time.sleep(0.01)
         del ballast

@@ -270,14 +270,14 @@ BAD = [
     ({}, np.where(np.isnan(X0), np.inf, X0), "infinity"),
     ({}, X0[0, 0], "Expected 2D array"),
     ({}, X0[:0], "0 sample"),
-    ({"rank": (2, 2)}, X0, "rank"),
-    ({"rank": (11, 2, 2)}, X0, "rank"),
+    ({"rank": (2, 2)}, X0, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (11, 2, 2)}, X0, r"rank\[0\] = 11 must be between 1 and 10"),
     ({"rank": 2}, X0, r"rank must be a tuple of 3 integers, one a mode of \(10, 7, 6\), got 2"),
     ({"rank": "all"}, X0, 'rank must be "auto"'),
     ({"tensor_shape": (7, 7)}, X0.reshape(10, -1), r"tensor_shape=\(7, 7\) has 49 entries, but X"),
-    ({"tol": -1.0}, X0, "tol"),
-    ({"max_epochs": 0}, X0, "max_epochs"),
-    ({"random_state": -1}, X0, "random_state"),
+    ({"tol": -1.0}, X0, "tol must be a finite number, at least 0, got -1"),
+    ({"max_epochs": 0}, X0, "max_epochs must be at least 1, got 0"),
+    ({"random_state": -1}, X0, "random_state must not be negative, got -1"),
 ]
 
 

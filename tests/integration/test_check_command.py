@@ -60,13 +60,13 @@ def test_matlab_files_say_their_order(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["A.npy", "--rank", "1,2,2"], "shape"),
-        (["A.npy", "--shape", "5,5,7", "--rank", "1,2,2"], "shape"),
+        (["A.npy", "--rank", "1,2,2"], "shape is needed to read the rows"),
+        (["A.npy", "--shape", "5,5,7", "--rank", "1,2,2"], "tensors of shape (5, 5, 7) have 175"),
         (["A.npy", "--shape", "5,5,6", "--rank", "1,2"], "rank must have one entry a mode"),
         (["A.npy", "--shape", "5,5,6", "--rank", "9,2,2"], "rank[0] = 9"),
-        (["A.npy", "--shape", "5,5,6"], "--rank"),
+        (["A.npy", "--shape", "5,5,6"], "Missing option '--rank'"),
         (["A.npy", "--shape", "5,5,6", "--rank", "1,2,2", "--block-size", "101"], "blocks must be"),
-        (["none.npy", "--shape", "5,5,6", "--rank", "1,2,2"], "none.npy"),
+        (["none.npy", "--shape", "5,5,6", "--rank", "1,2,2"], "none.npy does not exist"),
     ],
 )
 def test_bad_input_is_one_line(folder, arguments, message):

@@ -88,15 +88,21 @@ def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["clip.npy", "--rank", "30,6,3"], "rank"),
-        (["clip.npy", "--rank", "6,6"], "rank"),
+        (["clip.npy", "--rank", "30,6,3"], "rank[0] = 30 must be between 1 and 20"),
+        (["clip.npy", "--rank", "6,6"], "rank must have one entry a mode: got 2 entries"),
         (["clip.npy", "--rank", "6,6,3", "--rows", "10:40"], "rows 10:40 are outside of the clip"),
-        (["clip.npy", "--rank", "6,6,3", "--frames", "5:2"], "frames"),
-        (["clip.npy", "--rank", "6,6,3", "--columns", "0:4"], "columns"),
+        (
+            ["clip.npy", "--rank", "6,6,3", "--frames", "5:2"],
+            "frames=(5, 2); expected (first, last)",
+        ),
+        (
+            ["clip.npy", "--rank", "6,6,3", "--columns", "0:4"],
+            "columns=(0, 4); expected (first, last)",
+        ),
         (["clip.npy", "--rank", "6,6,3", "--rows", "a:b"], "not a range such as 61:90"),
         (["absent.mp4", "--rank", "6,6,3"], "absent.mp4 does not exist"),
         (["text.mp4", "--rank", "6,6,3"], "text.mp4 is plain text"),
-        (["clip.xyz", "--rank", "6,6,3"], "suffix"),
+        (["clip.xyz", "--rank", "6,6,3"], "has the suffix '.xyz'"),
         (["black.npy", "--rank", "2,2,2"], "black in every frame"),
         (["bright.npy", "--rank", "2,2,2"], "divide by the largest value"),
         (["matrix.npy", "--rank", "2,2,2"], r"expected (rows, columns, frames)"),

@@ -85,8 +85,10 @@ def test_each_row_is_read_once_a_pass_and_the_next_block_while_one_is_at_work(sm
         def _read(self, start, stop, out):
             super()._read(start, stop, out)
             seen.append((start, stop, threading.current_thread() is threading.main_thread()))
+            if len(seen) == 2:
+                second.set()
 
-    seen = []
+    seen, second = [], threading.Event()
     A = Watched(matrix(), SHAPE)
     for action in (
         lambda: A.forward(np.ones(SHAPE)),
@@ -102,11 +104,9 @@ def test_each_row_is_read_once_a_pass_and_the_next_block_while_one_is_at_work(sm
         assert not any(main for *_, main in seen)
     blocks = A._blocks()
     seen.clear()
+    second.clear()
     next(blocks)
-    for _ in range(200):  # the second block comes although nobody asked for it yet
-        if len(seen) > 1:
-            break
-        threading.Event().wait(0.01)
+    assert second.wait(60)  # the second block comes although nobody asked for it yet
     assert len(seen) == 2
     blocks.close()
 

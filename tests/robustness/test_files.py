@@ -470,7 +470,7 @@ def test_interrupted_writing_leaves_the_old_file(ready, monkeypatch, name, how):
     write, path = writing(name), ready / name
     path.write_text("mine")
     BREAKS[how](monkeypatch)
-    with pytest.raises(OSError, match=r"No space left on device|Input/output error"):
+    with pytest.raises(OSError, match="No space left" if "full" in how else "Input/output error"):
         write(path, True)
     assert path.read_text() == "mine"
     assert left_behind(ready) == []

@@ -106,7 +106,7 @@ def traces(delta, shape, s, sign=1.0):
     )
 
 
-def traced(seed, shape=(14, 14, 1), s=3):
+def traced(seed, shape=(8, 8, 1), s=3):
     """Long gradients: L_i = 1 - delta + 2 delta n / s is larger than 1 + delta."""
     rng = np.random.default_rng(seed)
     delta = rng.uniform(0.1, 0.6)

@@ -305,7 +305,7 @@ def traced(rng, shape, s=3, delta=0.03):
 CASES = {
     "orthogonal": (orthogonal, (4, 3, 3), (2, 1, 2)),
     "diagonal": (diagonal, (4, 3, 3), (2, 1, 2)),
-    "traced": (traced, (9, 9, 2), (1, 1, 1)),
+    "traced": (traced, (7, 7, 2), (1, 1, 1)),
     "diagonal matrices": (diagonal, (5, 6), (2, 2)),
     "diagonal of order 4": (diagonal, (3, 2, 3, 2), (1, 2, 2, 1)),
 }

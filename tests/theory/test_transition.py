@@ -506,7 +506,7 @@ SCRIPT = """
 import sys
 from lowtucker.theory.transition import phase_transition
 if __name__ == "__main__":
-    phase_transition("gaussian", (12, 12, 12), (2, 2, 2), measurements=[60], trials=1000,
+    phase_transition("gaussian", (12, 12, 12), (2, 2, 2), measurements=[60], trials=10_000,
                      folder=sys.argv[1], workers=int(sys.argv[2]))
 """
 
@@ -514,12 +514,12 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_whole_trials_only(tmp_path, workers):
-    """A real process and a real signal, sent when some trials are there."""
+    """A real process and a real signal, sent when two of 10,000 trials are there."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "kept"), str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     with subprocess.Popen(command, stderr=subprocess.PIPE, env=environment) as process:
-        late = threading.Timer(120, process.kill)
+        late = threading.Timer(300, process.kill)
         late.start()
         while len(list((tmp_path / "kept").rglob("*.npz"))) < 2 and process.poll() is None:
             threading.Event().wait(0.02)
