@@ -66,12 +66,17 @@ def test_curves_reach_the_tolerance_and_turn_without_a_new_run(browser, server):
     with opened(browser, server, QUICK.replace("10%2C10%2C6", "20%2C20%2C12")) as page:
         runs = []
         page.on("request", lambda r: r.url.endswith("/api/run") and runs.append(r))
+        page.evaluate("""() => {
+            window.seen = new Set();
+            new MutationObserver((all) => all.forEach((one) => seen.add(one.target.ariaLabel)))
+                .observe(document.querySelector("#synthetic"),
+                         { subtree: true, attributeFilter: ["aria-label"] });
+        }""")
         page.click("#synthetic .run")
-        seen = set()
         page.wait_for_selector("#synthetic .uplot canvas")
-        while page.get_attribute("#synthetic .run", "data-running") == "true":
-            seen.add(plotted(page))
-        assert len(seen) > 2  # it grew
+        ended(page, "synthetic")
+        texts = page.evaluate("[...seen]")
+        assert len({text for text in texts if " at epochs " in text}) > 2  # it grew
         assert page.locator("#synthetic .badge.yes").all_inner_texts() == ["recovered"] * 2
         assert "The residual fell below the tolerance." in page.inner_text("#synthetic .verdicts")
         page.click("#synthetic summary")
