@@ -17,3 +17,9 @@ from lowtucker.estimators import TuckerImputer, TuckerRegressor
 ])  # fmt: skip
 def test_scikit_learn_check(estimator, check):
     check(estimator)
+
+
+@pytest.mark.slow
+@parametrize_with_checks([TuckerImputer()])
+def test_scikit_learn_check_without_any_setting(estimator, check):
+    check(estimator)

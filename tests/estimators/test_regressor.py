@@ -278,8 +278,7 @@ def test_auto_tries_no_rank_that_has_too_few_rows():
 
 def test_auto_takes_a_small_rank_where_noise_hides_the_others():
     X, y, truth = problem(40, 1.0, seed=1, shape=(5, 4, 3))
-    auto = TuckerRegressor(lt.RankSearch(max=RANK)).fit(X, y)
-    given = TuckerRegressor(RANK).fit(X, y)
+    auto, given = TuckerRegressor().fit(X, y), TuckerRegressor(RANK).fit(X, y)
     assert auto.rank_ == (1, 1, 1)
     assert error(auto, truth) < error(given, truth)
 

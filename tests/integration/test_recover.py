@@ -181,9 +181,12 @@ def test_restarts_end_with_the_epochs():
 
 
 @pytest.mark.parametrize("m", [28, 36, 54])
-def test_auto_needs_half_the_measurements_of_the_paper(m):
+@pytest.mark.parametrize(
+    ("trials", "least"), [(5, 5), pytest.param(25, 24, marks=pytest.mark.slow)]
+)
+def test_auto_needs_half_the_measurements_of_the_paper(m, trials, least):
     """5x5x6, rank (1,2,2), 22 degrees of freedom: the published methods fail below m = 51."""
-    trials, recovered, verdicts = 10, 0, 0
+    recovered = verdicts = 0
     for k in range(trials):
         X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(71, k), orthonormal=False)
         A = lt.gaussian((5, 5, 6), m, seed=(72, k))
@@ -191,7 +194,7 @@ def test_auto_needs_half_the_measurements_of_the_paper(m):
         good = lt.metrics.relative_error(result.X, X) < 1e-5
         recovered += good
         verdicts += result.success == good
-    assert recovered >= 8  # a rate of 0.99 leaves fewer once in 8000 at m = 28, hardly ever above
+    assert recovered >= least  # of 25, a rate of 0.99 leaves fewer than 24 once in 40
     assert verdicts == trials
 
 
@@ -362,16 +365,20 @@ def test_noise_floor_counts_the_weights(data):
     assert result.status is lt.Status.NOISE_FLOOR
 
 
-def test_auto_reaches_the_noise_floor():
+@pytest.mark.parametrize(
+    ("shape", "m", "trials", "least"),
+    [((8, 7, 6), 200, 8, 8), pytest.param((12, 10, 8), 400, 20, 18, marks=pytest.mark.slow)],
+)
+def test_auto_reaches_the_noise_floor(shape, m, trials, least):
     """Block steps alone stay above it; TIHT takes over."""
-    shape, rank, m, trials = (8, 7, 6), (2, 2, 2), 200, 8
+    rank = (2, 2, 2)
     X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
     A = lt.gaussian(shape, m, seed=1, trials=trials)
     y = A.forward(X_true)
     std = 0.05 * np.linalg.norm(y, axis=-1, keepdims=True) / np.sqrt(m)
     y = (y + std * np.random.default_rng(3).standard_normal(y.shape)) / std
     result = lt.recover(A, y, rank, noise_std=1.0)
-    assert result.success.sum() >= 7
+    assert result.success.sum() >= least
     assert set(result.history.phase) == {"StoTIHT", "TIHT"}
     assert "StoTIHT" in result.solver
     assert "then TIHT" in result.solver

@@ -485,3 +485,12 @@ def test_copies_go_on_elsewhere(problem, path, tmp_path):
     copy = tmp_path / "copy"
     shutil.copyfile(path, copy)
     assert_same(run(checkpoint=copy), run())
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="the system has no named pipes")
+def test_a_pipe_is_refused_rather_than_waited_for(problem, path):
+    os.mkfifo(path)
+    with pytest.raises(ValueError, match=r"run.ckpt is a pipe or a device, not a file\. Try"):
+        lt.recover(*problem, (1, 2, 2), checkpoint=path)
+    with pytest.raises(ValueError, match="is a pipe or a device"):
+        lt.recover(*problem, (1, 2, 2), checkpoint="/dev/null")
