@@ -18,6 +18,7 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
+from lowtucker._linalg import eigh
 from lowtucker._random import Seed, Stream, as_seed, generator
 from lowtucker.blocks import BlockSampler, RandomRows
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
@@ -436,13 +437,13 @@ def _step(A: MeasurementOperator, here: _Found, sign: int) -> _Found | None:
 
 
 def _from_gram(design: TangentDesign, A: MeasurementOperator, sign: int) -> NumPyArray:
-    """Extreme eigenvector of D^* D. One tangent design."""
-    from scipy.linalg import eigh
+    """Extreme eigenvector of D^* D. One tangent design.
 
+    From all eigenvectors: asked for one alone, LAPACK may give none of a multiple of the identity.
+    """
     y = A.forward(_zeros(A, A.shape))
     gram = to_numpy(design.normal_equations(y).gram)
-    k = gram.shape[0] - 1 if sign > 0 else 0
-    return np.asarray(eigh(gram, subset_by_index=[k, k])[1][:, 0])
+    return np.asarray(eigh(gram)[1][:, -1 if sign > 0 else 0])
 
 
 def _from_products(design: TangentDesign, now: NumPyArray, sign: int) -> NumPyArray:
