@@ -152,3 +152,19 @@ def test_remarks_are_kept_in_files(tmp_path, monkeypatch):
     result = lt.recover(A, NOISY, RANK)
     result.save(tmp_path / "x.npz")
     assert lt.load(tmp_path / "x.npz").borderline == result.borderline != ()
+
+
+@pytest.mark.parametrize(("limit", "success"), [(1.05, True), (1 / 1.05, False)])
+def test_a_residual_close_to_the_most_that_is_taken_for_noise(monkeypatch, limit, success):
+    """Of rows that are not isotropic, whose residual is noise if no larger rank does better."""
+    rows = [np.random.default_rng((5, k)).standard_normal((400, n)) for k, n in enumerate(SHAPE)]
+    B = lt.rank_one(rows)
+    y = B.forward(X)
+    y = y + 0.2 * np.linalg.norm(y) / 20 * np.random.default_rng(6).standard_normal(400)
+    clear = lt.recover(B, y, RANK)
+    assert clear.status is lt.Status.NOISE_FLOOR
+    assert clear.borderline == ()
+    monkeypatch.setattr(recover, "CLEAR", limit * clear.residual)
+    result = lt.recover(B, y, RANK)
+    assert result.success == success
+    assert "the most that is taken for noise" in result.borderline[0]

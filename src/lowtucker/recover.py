@@ -43,7 +43,7 @@ HOPELESS = 0.3
 # Decisions are borderline where estimates, residuals and spectral norms are as close as this to
 # their limits (factors, and a difference); and where smallest eigenvalues, in units of rounding
 # error, are between these: what is zero was up to 0.01, and what is not has no upper bound
-ROUGHLY, BARELY, SLIGHTLY, FAINT = 1.5, 2.0, 0.03, (0.1, 100.0)
+ROUGHLY, BARELY, NEARLY, SLIGHTLY, FAINT = 1.5, 2.0, 1.1, 0.03, (0.1, 100.0)
 
 
 def recover(
@@ -211,8 +211,15 @@ def _judged(
             notes = (*result.notes, note)
             return replace(result, status=Status.INTERRUPTED, success=False, notes=notes)
         told = problem.A.alike and problem.A.designs  # by the adjoint, which tells more
-        if nothing_better and not told and 100 * eps(problem.y) < result.residual < CLEAR:
-            result = replace(result, status=Status.NOISE_FLOOR, success=True)
+        if nothing_better and not told and 100 * eps(problem.y) < result.residual:
+            if CLEAR / NEARLY < result.residual < CLEAR * NEARLY:
+                remark = (
+                    f"The residual, {result.residual:.3f}, is close to {CLEAR}, the most that is "
+                    "taken for noise."
+                )
+                result = replace(result, borderline=(*result.borderline, remark))
+            if result.residual < CLEAR:
+                result = replace(result, status=Status.NOISE_FLOOR, success=True)
         if rank is not None:
             note = f"Rank {rank} foretells measurements that were held out better."
             within = limit is not None and all(r <= n for r, n in zip(rank, limit, strict=True))
