@@ -8,7 +8,7 @@ import re
 import shutil
 import signal
 import socket
-from contextlib import suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
@@ -435,28 +435,37 @@ def test_runs_beyond_the_time_are_ended(limited):
     assert "end" not in events
 
 
+@contextmanager
+def held(served, count):
+    """So many runs, each at work, whose processes are then stopped where they are."""
+    long = {"tab": "synthetic", "shape": "79,79,79", "solvers": "stotiht", "operator": "dct",
+            "ratio": "3"}  # fmt: skip
+    with ExitStack() as stack:
+        stack.callback(each, served.workers, psutil.Process.resume)  # those that are not killed
+        for _ in range(count):
+            connection, events = served.start(long)
+            stack.callback(connection.close)
+            assert [next(events)["event"] for _ in range(2)] == ["code", "problem"]
+        each(served.workers, psutil.Process.suspend)
+        yield
+
+
+def each(processes, action):
+    for process in processes():
+        with suppress(psutil.NoSuchProcess):
+            action(process)
+
+
 def test_no_more_runs_at_once_than_allowed(limited):
-    slow = {"tab": "synthetic", "shape": "60,60,60", "solvers": "tiht", "operator": "dct"}
-    started = []
-    for _ in range(2):
-        started.append(limited.start(slow))
-        assert next(started[-1][1])["event"] == "code"
-        for process in limited.workers():  # held where it is, until it is killed
-            with suppress(psutil.NoSuchProcess):
-                process.suspend()
-    status, answer = limited.post("/api/run", SMALL)
-    assert status == 503
-    assert "2 runs are at work already" in answer["error"]
     stream = io.BytesIO()
     np.save(stream, np.ones((3, 3, 3)))
-    status, answer = limited.upload("x.npy", stream.getvalue())  # reading a file is work too
-    assert status == 503
-    assert "2 runs are at work already" in answer["error"]
-    for connection, _ in started:
-        connection.close()
-    for process in limited.workers():  # one that waits for a run may have been held too
-        with suppress(psutil.NoSuchProcess):
-            process.resume()
+    with held(limited, 2):
+        status, answer = limited.post("/api/run", SMALL)
+        assert status == 503
+        assert "2 runs are at work already" in answer["error"]
+        status, answer = limited.upload("x.npy", stream.getvalue())  # reading a file is work too
+        assert status == 503
+        assert "2 runs are at work already" in answer["error"]
     assert eventually(lambda: limited.ask("POST", "/api/run", json.dumps(SMALL))[0] == 200)
 
 
