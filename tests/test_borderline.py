@@ -157,9 +157,10 @@ def test_remarks_are_kept_in_files(tmp_path, monkeypatch):
 @pytest.mark.parametrize(("limit", "success"), [(1.05, True), (1 / 1.05, False)])
 def test_a_residual_close_to_the_most_that_is_taken_for_noise(monkeypatch, limit, success):
     """Of rows that are not isotropic, whose residual is noise if no larger rank does better."""
-    rows = [np.random.default_rng((5, k)).standard_normal((400, n)) for k, n in enumerate(SHAPE)]
+    shape = (6, 5, 4)
+    rows = [np.random.default_rng((5, k)).standard_normal((400, n)) for k, n in enumerate(shape)]
     B = lt.rank_one(rows)
-    y = B.forward(X)
+    y = B.forward(lt.random_tucker(shape, RANK, seed=1))
     y = y + 0.2 * np.linalg.norm(y) / 20 * np.random.default_rng(6).standard_normal(400)
     clear = lt.recover(B, y, RANK)
     assert clear.status is lt.Status.NOISE_FLOOR

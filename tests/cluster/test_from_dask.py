@@ -112,17 +112,11 @@ def loaded(chunk=32):
     return da.concatenate(parts)
 
 
-def assert_same_run(a, b, epochs=4):
-    """The same steps, until roundings tell runs apart, and the same end.
-
-    Sums over chunks round otherwise than those over a matrix: a step length that is tried, or the
-    epoch in which a tolerance is met, may differ later on.
-    """
+def assert_same_run(a, b, bound=1e-9):
     assert a.status == b.status
-    for name in ("residual", "passes"):
-        ours, theirs = (result.history[name][: epochs + 1] for result in (a, b))
-        np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-9, err_msg=name)
-    assert lt.metrics.relative_error(a.X, b.X) < 1e-5
+    assert a.epochs == b.epochs
+    assert a.passes == pytest.approx(b.passes)
+    assert lt.metrics.relative_error(a.X, b.X) < bound
 
 
 @pytest.mark.parametrize(
@@ -142,7 +136,7 @@ def test_the_result_is_that_of_a_matrix_in_memory(name, where, client, problem):
     ours = lt.recover(A, y, RANK, solver=SOLVERS[name])
     dense = lt.recover(matrix, y, RANK, shape=SHAPE, solver=SOLVERS[name])
     # TIHT's guard takes a first residual of 1 + 1e-16 for growth: a rounding halves its first step
-    assert_same_run(ours, dense, epochs=0 if name == "tiht" else 4)
+    assert_same_run(ours, dense)
     assert ours.success
 
 
@@ -180,7 +174,7 @@ def harder(problem):
 def test_noise_with_weights_outliers_and_a_large_scale(where, what, client, harder):
     y, options, dense = harder[what]
     A = lt.from_dask(loaded(), SHAPE, client=client if where == "cluster" else None)
-    assert_same_run(lt.recover(A, y, RANK, **options), dense)
+    assert_same_run(lt.recover(A, y, RANK, **options), dense, 1e-7)
 
 
 @pytest.mark.parametrize("where", [pytest.param("cluster", marks=pytest.mark.slow), "threads"])

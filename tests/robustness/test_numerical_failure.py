@@ -304,11 +304,12 @@ def calls_in_the_source():
     return found
 
 
-# Not reached by recover: makers of test tensors, checks, and what users call themselves
+# Not reached by recover: makers of test tensors, checks, theory, and what users call themselves
 APART = {
     ("tensor/random.py", "random_tucker"),
     ("operators/checks.py", "operator_norm"),
     ("operators/kronecker.py", "_row_norms"),
+    ("theory/isometry.py", "_from_gram"),
 }
 
 
@@ -400,7 +401,7 @@ def test_a_recovery_survives_failures(monkeypatch, operator, solver, name):
 
 @pytest.mark.parametrize("solver", ["auto", "tiht", "rgn", "rcg", RSGD], ids=str)
 @pytest.mark.parametrize("name", ["svd", "eigh", "solve", "inv", "qr"])
-@pytest.mark.parametrize("call", [1, 2, 5, 13])
+@pytest.mark.parametrize("call", [1, 13])
 def test_a_recovery_survives_one_failure(monkeypatch, solver, name, call):
     count = fail(monkeypatch, np.linalg, name, {call})
     result = solved("dense", solver)

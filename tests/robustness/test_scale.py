@@ -150,9 +150,18 @@ def check(run, exponents):
         assert_same(run(a, k), base, k - a, 2 * k)
 
 
-@pytest.mark.parametrize("every", [False, pytest.param(True, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("solver", SOLVERS)
-@pytest.mark.parametrize("operator", OPERATORS)
+@pytest.mark.parametrize(
+    ("operator", "solver", "every"),
+    [
+        *[("dense", solver, False) for solver in SOLVERS],
+        *[(operator, "auto", False) for operator in OPERATORS if operator != "dense"],
+        *[
+            pytest.param(operator, solver, True, marks=pytest.mark.slow)
+            for operator in OPERATORS
+            for solver in SOLVERS
+        ],
+    ],
+)
 def test_scale_of_A_and_y(operator, solver, every):
     y = OPERATORS[operator](1.0).forward(X_TRUE)
 

@@ -93,6 +93,7 @@ def test_witnesses_can_be_checked_by_anyone(blocks):
     assert found.delta_sampled < found.delta_at_least < found.delta_at_most
 
 
+@pytest.mark.slow
 def test_the_search_beats_plain_projected_power_iteration():
     """Reference: X <- H_r(A*A X) and X <- H_r(X - A*A X / 2m), ten starts of 200 steps."""
     A = lt.gaussian((6, 6, 6), m=80, seed=2)

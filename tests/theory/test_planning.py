@@ -50,8 +50,13 @@ def same(one, two):
 # What is promised
 
 
-@pytest.mark.parametrize(("trials", "fresh"), [(2, 5), pytest.param(4, 10, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("operator", NAMES)
+@pytest.mark.parametrize(
+    ("trials", "fresh", "operator"),
+    [
+        (2, 5, "gaussian"),
+        *[pytest.param(4, 10, name, marks=pytest.mark.slow) for name in NAMES],
+    ],
+)
 def test_plans_hold(operator, trials, fresh, monkeypatch):
     """Measured afresh with another seed, the rate is where the plan says."""
     monkeypatch.setattr(planning, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0))  # fewer, for time
@@ -240,6 +245,7 @@ def test_progress_is_told(outcomes):
     assert heard[-1] == (16, 16, "done")  # seven levels, one of them twice
 
 
+@pytest.mark.slow
 def test_plans_do_not_depend_on_the_workers(monkeypatch, tmp_path):
     monkeypatch.setattr(planning, "SMALL", 0)  # processes even for these
     monkeypatch.setattr(planning, "LADDER", (1.1, 8.0))

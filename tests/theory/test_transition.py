@@ -397,7 +397,15 @@ def test_an_interrupted_recovery_is_no_failure(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.npz"))
 
 
-@pytest.mark.parametrize("operator", ["gaussian", OWN, own], ids=["name", "operator", "callable"])
+@pytest.mark.parametrize(
+    "operator",
+    [
+        "gaussian",
+        pytest.param(OWN, marks=pytest.mark.slow),
+        pytest.param(own, marks=pytest.mark.slow),
+    ],
+    ids=["name", "operator", "callable"],
+)
 def test_two_workers_find_the_same(operator):
     few = {"measurements": [50, 66], "trials": 2}
     same(call(operator, workers=2, **few), call(operator, **few))

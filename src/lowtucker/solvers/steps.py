@@ -83,7 +83,8 @@ def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]
     share = one * block.count / problem.m
     seen = block.weighted_norm(state.residual) / scale / share**0.5
     much = 1 + HARM * ((1 - share) / block.count) ** 0.5
-    harm = seen > much * xp.minimum(state.level, one)
+    # before the first step nothing did harm: with one block, rounding of ||y|| / ||y|| would decide
+    harm = (seen > much * xp.minimum(state.level, one)) & (state.t > 0)
     damping = xp.where(harm, CUT * state.damping, xp.minimum(GROW * state.damping, one))
     worse_than_zero = (seen > much) & (state.t > 0)
     level = xp.where(worse_than_zero, one, (1 - share) * state.level + share * seen)
