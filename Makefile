@@ -27,14 +27,19 @@ setup: .venv/.ready ## make .venv with all that tests and benchmarks need
 demo: setup      ## the main job on an embedded default
 	$(BIN)/lowtucker demo
 
+# Hundreds of processes would compile the package anew where bytecode is not written
+unexport PYTHONDONTWRITEBYTECODE
+# A file's fixtures (clusters, servers, reports) are made by one of the workers
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
+
 test: setup      ## all tests but the slow ones, on all cores: 4 minutes on two
-	$(BIN)/python -m pytest --numprocesses auto -m "not slow"
+	$(PYTEST) -m "not slow"
 
 slow: setup      ## the slow tests: browser, gallery, kills, clusters, statistics
-	$(BIN)/python -m pytest --numprocesses auto -m slow
+	$(PYTEST) -m slow
 
 kernel: setup    ## what decides something (solvers, ranks, verdicts), with the rounding of another CPU
-	OPENBLAS_CORETYPE=$(KERNEL) $(BIN)/python -m pytest --numprocesses auto -m "not slow" $(DECIDING)
+	OPENBLAS_CORETYPE=$(KERNEL) $(PYTEST) -m "not slow" $(DECIDING)
 
 lint: setup      ## style
 	$(BIN)/ruff check .

@@ -60,7 +60,7 @@ def test_a_blur_that_loses_directions_is_noticed():
     assert "RGN" in result.solver  # conjugate gradients hand over where they are slow
 
 
-@pytest.mark.parametrize("seed", [9, 11])
+@pytest.mark.parametrize("seed", [9, pytest.param(11, marks=pytest.mark.slow)])
 def test_a_rank_that_grows_in_some_modes_only_is_not_taken_for_noise(seed):
     """From (1, 1, 1) a rank with one more in every mode has directions too many, and fits badly.
 
@@ -92,7 +92,7 @@ def test_epochs_that_went_to_other_starts_are_said_to_have():
     assert "tried other starts" in result.advice
 
 
-@pytest.mark.parametrize("kind", ["dct", "fft"])
+@pytest.mark.parametrize("kind", ["dct", pytest.param("fft", marks=pytest.mark.slow)])
 def test_noise_is_recognised_where_there_is_no_tangent_design(kind):
     shape, rng = (8, 8, 8), np.random.default_rng(0)
     A = lt.subsampled_transform(shape, 300 if kind == "dct" else 150, kind, seed=0)

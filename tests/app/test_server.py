@@ -507,6 +507,7 @@ def test_a_worker_that_dies_is_told_and_replaced(server):
     assert eventually(lambda: "end" in server.run(**SMALL))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "how",
     [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],

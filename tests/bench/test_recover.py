@@ -141,6 +141,7 @@ def test_near_oracle_divides_by_least_squares_on_the_tangent_space():
     assert 0.8 < expected < 1.3
 
 
+@pytest.mark.slow
 def test_outliers_compare_with_the_measurements_that_were_replaced():
     yardstick = yardsticks.Outliers(**{**NOISY, "noise": 0.01}, share=0.02)
     case = yardstick.draw(1)

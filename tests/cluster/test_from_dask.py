@@ -329,6 +329,7 @@ class Once:
             self.action()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "name",
     ["rgn", *(pytest.param(name, marks=pytest.mark.slow) for name in ("tiht-fixed", "rsgd"))],
@@ -401,6 +402,7 @@ def workers_of(cluster, count):
             process.wait()
 
 
+@pytest.mark.slow
 def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     problem, tmp_path, monkeypatch
 ):
@@ -449,6 +451,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way")
 def test_ctrl_c_on_the_terminal_gives_what_was_found(tmp_path):
     """It reaches the workers of a LocalCluster too, which end."""

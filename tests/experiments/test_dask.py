@@ -206,6 +206,7 @@ def test_no_jobs_need_no_cluster(store):
     assert not store.folder.exists()
 
 
+@pytest.mark.slow
 def test_a_worker_killed_in_the_middle_changes_no_bit(trials, client, tmp_path, store):
     experiment = trials.Trials(str(tmp_path), labels="abcd", fault="killed once", seconds=0.05)
     run(pending([experiment], store, SEED, 16), store, client=client)
@@ -272,6 +273,7 @@ def tasks_of(client):
     return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
 
 
+@pytest.mark.slow
 def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, client, tmp_path):
     before = tasks_of(client)
     command = [

@@ -127,6 +127,7 @@ def test_figure_2_seconds_are_the_share_of_one_trial(monkeypatch):
     np.testing.assert_allclose(four_steps, 4 / 4)
 
 
+@pytest.mark.slow
 def test_figure_2_seconds_grow(reproduction):
     run, _ = reproduction
     table = read(run.out / "fig2.csv")

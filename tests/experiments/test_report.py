@@ -165,6 +165,7 @@ def later(tmp_path_factory):
     return pages, pictures
 
 
+@pytest.mark.slow
 def test_report_of_some_figures_says_which_are_missing(later):
     (page, *_), (pictures, *_) = later
     assert "Figure 7" in page.text.split("Not in this report")[1][:200]

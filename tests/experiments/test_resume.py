@@ -77,6 +77,7 @@ class Interrupt(Exception):
     """Stands for whatever ends a run."""
 
 
+@pytest.mark.slow
 def test_tables_depend_neither_on_the_workers_nor_on_an_interrupt(direct, tmp_path):
     made, kept = small(tmp_path / "new" / "folder", workers=2), []
 
@@ -260,6 +261,7 @@ def test_a_killed_command_leaves_results_that_are_whole(start):
     assert made.store.get(job.experiment, job.cell, 0, 2) is not None
 
 
+@pytest.mark.slow
 @SIGNALS
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL], ids=["terminated", "killed"])
 def test_no_worker_outlives_the_command(start, number):

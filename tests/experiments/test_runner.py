@@ -307,6 +307,7 @@ def test_trials_do_not_depend_on_which_are_computed_together(experiment, tmp_pat
         assert_same(others, found[0])
 
 
+@pytest.mark.slow
 def test_real_results_are_the_same_on_two_workers(tmp_path):
     experiments, found = [REAL["few"], REAL["odd rank"]], []
     for workers in (1, 2):
@@ -380,6 +381,7 @@ def start(home, *arguments):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tmp_path, store):
     experiment = tiny.Tiny(str(tmp_path), stack=2, size=200_000)
@@ -416,6 +418,7 @@ def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tm
     assert_same(results(experiment, store, SEED, 8), expected(experiment, 8))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 def test_an_interrupt_does_not_reach_workers_that_are_just_starting(home, tmp_path, store):
     """Ctrl-C goes to all processes; importing NumPy takes a worker much of a second."""

@@ -129,6 +129,7 @@ def test_as_a_process_with_two_workers():
     assert done.stdout == run(*words, "1").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):

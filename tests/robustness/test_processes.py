@@ -106,7 +106,7 @@ def test_two_threads_share_an_operator_and_a_problem():
         assert_same(found[k], alone[k])
 
 
-@pytest.mark.parametrize("way", ["fork", "spawn"])
+@pytest.mark.parametrize("way", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
 def test_processes_find_what_this_one_finds(way):
     if way not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {way} here")

@@ -141,6 +141,7 @@ def test_the_plot_shows_measured_fitted_and_bound(version):
     assert high / seen.measured.max() < 1e4
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scale", [2.0**-20, 1.0, 2.0**20])
 def test_constants_do_not_depend_on_the_scale_of_a(scale, short_search):
     X = lt.random_tucker((4, 4, 3), (1, 1, 1), seed=0)

@@ -41,6 +41,7 @@ def test_matrices_have_one_by_the_svd():
     assert found.measured == pytest.approx(1, abs=1e-6)
 
 
+@pytest.mark.slow
 def test_more_starts_find_a_better_approximation():
     """HOOI from the HOSVD stops in a local optimum here; random starts do not."""
     shape, rank = (8, 8, 8), (1, 1, 1)

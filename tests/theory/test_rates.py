@@ -475,6 +475,7 @@ def multiple(c):
     return problem, lt.Problem(A, c * problem.y), X_true
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("version", ["paper", "repaired"])
 @pytest.mark.parametrize("delta", ["at_least", "sampled", "at_most"])
 @pytest.mark.parametrize("c", [0.01, 3.0])
@@ -505,6 +506,7 @@ def test_sigma_of_a_problem_comes_from_its_noise():
     assert c.sigma == pytest.approx(0.7 * sum(terms))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("rows_per_entry", "contracts"), [(1000, False), (2500, True)])
 def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(
     rows_per_entry, contracts, monkeypatch

@@ -116,6 +116,7 @@ def test_operators_by_name():
     assert np.isclose(np.linalg.norm(whole.forward(X)), np.sqrt(120) * np.linalg.norm(X))
 
 
+@pytest.mark.slow
 def test_the_other_operators_need_more():
     """Entries of 12 x 12 x 12 tensors of rank 2: none at 1.1 dof, all at 8."""
     found = phase_transition("entries", (12,) * 3, (2,) * 3, measurements=[75, 544], trials=1)
@@ -397,12 +398,13 @@ def test_an_interrupted_recovery_is_no_failure(tmp_path, monkeypatch):
     assert not list(tmp_path.rglob("*.npz"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "operator",
     [
         "gaussian",
-        pytest.param(OWN, marks=pytest.mark.slow),
-        pytest.param(own, marks=pytest.mark.slow),
+        OWN,
+        own,
     ],
     ids=["name", "operator", "callable"],
 )
@@ -520,6 +522,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_whole_trials_only(tmp_path, workers):
