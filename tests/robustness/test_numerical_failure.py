@@ -377,7 +377,13 @@ def test_no_decomposition_goes_around_them():
 # Faults in the middle of a recovery
 
 
-@pytest.mark.parametrize(("operator", "solver"), RUNS, ids=IDS)
+@pytest.mark.parametrize(
+    ("operator", "solver"),
+    [
+        pytest.param(*run, marks=[] if run[0] == "dense" else pytest.mark.slow, id=name)
+        for run, name in zip(RUNS, IDS, strict=True)
+    ],
+)
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recovery_survives_failures(monkeypatch, operator, solver, name):
     """Each function fails always: the result is as good, and the history tells."""
