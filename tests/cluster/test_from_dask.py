@@ -49,7 +49,7 @@ def quietly(make):
 
 def new_cluster(**options):
     return quietly(
-        lambda: LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=None, **options)
+        lambda: LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address=":0", **options)
     )
 
 
@@ -410,7 +410,7 @@ def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
     _, y, _ = problem
     file = tmp_path / "run.ckpt"
     options = {"solver": lt.TIHT(step=0.5), "checkpoint": file}
-    empty = quietly(lambda: LocalCluster(n_workers=0, dashboard_address=None))
+    empty = quietly(lambda: LocalCluster(n_workers=0, dashboard_address=":0"))
     with (
         empty as cluster,
         quietly(lambda: Client(cluster, set_as_default=False)) as client,
@@ -439,7 +439,7 @@ SCRIPT = """
 import dask.array as da, lowtucker as lt
 from distributed import Client, LocalCluster
 if __name__ == "__main__":
-    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None) as cluster:
+    with LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0") as cluster:
         with Client(cluster):
             rows = da.random.default_rng(1).standard_normal((140, 180), chunks=(35, -1))
             A = lt.from_dask(rows, (6, 6, 5))

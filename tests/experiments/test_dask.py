@@ -111,7 +111,7 @@ def trials(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def cluster(trials):
-    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    settings = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": ":0"}
     with distributed.LocalCluster(**settings, processes=True) as made:
         yield made
 

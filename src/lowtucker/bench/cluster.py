@@ -151,5 +151,5 @@ def cluster(workers: int) -> Iterator[Any]:
 
     with ExitStack() as stack, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dask's own, such as a port that is taken
-        made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=None)
+        made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
         yield stack.enter_context(Client(stack.enter_context(made), set_as_default=False))
