@@ -55,10 +55,9 @@ class Result:
     error : float, array or None
         ||X - X_true|| / ||X_true||, where X_true was given.
     error_estimate : float or None
-        Estimate of the relative error, if the residual is noise; see
-        :func:`lowtucker.solvers.manifold.covariance_error`. None where nothing gave one: a run
-        that did not succeed and whose solver has no tangent design at hand, or a design that is
-        too large.
+        Estimate of the relative error, by the Gauss-Newton covariance, if the residual is noise.
+        None where nothing gave one: a run that did not succeed and whose solver has no tangent
+        design at hand, or a design that is too large.
     state : State or None
         Hand it back as ``start`` to go on. None for a stack whose trials ended at different times.
     weights : array or None
