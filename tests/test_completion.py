@@ -926,3 +926,15 @@ def test_a_fit_that_time_ended_is_kept(monkeypatch):
     assert result.status is lt.Status.MAX_SECONDS
     assert result.held_out < 0.3
     assert error(result, expected.full()) < 1.5 * result.held_out
+
+
+@pytest.mark.parametrize(("rank", "kept"), [("auto", True), (RANK, False)], ids=str)
+def test_a_close_call_of_the_search_for_the_rank_is_not_lost(monkeypatch, rank, kept):
+    fitted = completion.fitted
+
+    def close(problem, given, fit, **options):
+        result = fitted(problem, given, fit, **options)
+        return result if options else replace(result, borderline=("a close call",))
+
+    monkeypatch.setattr(completion, "fitted", close)
+    assert (from_samples(VALUES, rank).borderline == ("a close call",)) == kept

@@ -128,7 +128,12 @@ def _completed(problem: Problem, rank: Any, fit: Fit, share: float) -> Result:
     if first.success:
         result = fitted(problem, first.rank, fit, start=first.X, before=first)
         found = [note for note in first.notes if "was found" in note]  # by a search for the rank
-        result = replace(result, notes=(*dict.fromkeys([*found, *result.notes]),))
+        close = () if isinstance(rank, tuple | list) else first.borderline  # of that search
+        result = replace(
+            result,
+            notes=(*dict.fromkeys([*found, *result.notes]),),
+            borderline=(*dict.fromkeys([*close, *result.borderline]),),
+        )
     else:
         result = _retried(problem, rank, fit, first, error)
         note = "The held-out error is that of a first fit, which did not converge."

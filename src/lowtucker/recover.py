@@ -42,7 +42,7 @@ COSTLY = 1e10
 HOPELESS = 0.3
 # Decisions are borderline where estimates, residuals and spectral norms are as close as this to
 # their limits (factors, and a difference); and where smallest eigenvalues, in units of rounding
-# error, are between these: what is zero was up to 0.01, and what is not has no upper bound
+# error, are between these: a zero is of the order of 1 / (10 dof) of that unit
 ROUGHLY, BARELY, NEARLY, SLIGHTLY, FAINT = 1.5, 2.0, 1.1, 0.03, (0.1, 100.0)
 
 
