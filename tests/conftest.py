@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import shutil
+import signal
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,11 @@ from cpu import CPUSeconds
 
 # Problems are small: more BLAS threads would wait for each other more than they compute
 threadpoolctl.threadpool_limits(int(os.environ.get("OPENBLAS_NUM_THREADS", "1")), user_api="blas")
+
+# A shell without job control starts background commands with SIGINT ignored, and so would be the
+# commands that the tests interrupt
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):
