@@ -124,7 +124,7 @@ def read_until(stream, word):
 HELD = """
 import os, signal, sys, time
 from lowtucker.cli import main
-from lowtucker.monitoring import interruptible
+from lowtucker.run import interruptible
 from lowtucker.solvers import SOLVERS
 
 solver, step = SOLVERS[sys.argv.pop(1)], int(sys.argv.pop(1))

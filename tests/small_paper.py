@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from lowtucker.experiments.beyond import Facts, Tuned
-from lowtucker.experiments.clip import Clip, ClipRecovery
-from lowtucker.experiments.convergence import Convergence
-from lowtucker.experiments.figures import Paper
-from lowtucker.experiments.flame import synthetic_flame
-from lowtucker.experiments.success import SUCCESS, Recoveries
+from lowtucker.lab.experiments.beyond import Facts, Tuned
+from lowtucker.lab.experiments.clip import Clip, ClipRecovery
+from lowtucker.lab.experiments.convergence import Convergence
+from lowtucker.lab.experiments.figures import Paper
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.success import SUCCESS, Recoveries
 
 RANKS = ((1, 1, 2), (1, 2, 2))
 

@@ -11,7 +11,7 @@ import pytest
 import lowtucker as lt
 from conftest import KINDS
 from lowtucker import metrics
-from lowtucker._arrays import to_numpy
+from lowtucker._array import to_numpy
 
 SHAPE, RANK, M = (4, 5, 3), (2, 3, 2), 9
 DTYPES = ["float64", "float32", "complex64", "complex128"]

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.noise import structure
 from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
+from lowtucker.solvers.noise import structure
 
 recover = importlib.import_module("lowtucker.recover")
 SHAPE, RANK = (8, 7, 6), (2, 2, 2)

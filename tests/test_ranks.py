@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker._random import Stream, generator
+from lowtucker._array.random import Stream, generator
 from lowtucker.fitting import Fit
 from lowtucker.ranks import _Candidate, _larger, _split, larger_rank_fits, search_rank, smaller_rank
 

@@ -17,7 +17,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 
 import lowtucker as lt
-from lowtucker.experiments.clip import candle, flame
+from lowtucker.lab.experiments.clip import candle, flame
 
 # %%
 # The authors' clip is not ours to give away. Where its file is at hand it is used, and otherwise a

@@ -15,7 +15,7 @@ import numpy as np
 import scipy.sparse
 
 import lowtucker as lt
-from lowtucker.experiments.flame import synthetic_clip
+from lowtucker.lab.experiments.flame import synthetic_clip
 
 shape, rank = (48, 48, 16), (7, 7, 4)
 X_true = synthetic_clip(shape, rank)  # a flame made of formulae, of exactly that rank

@@ -6,7 +6,7 @@ Given ``y = A(X)`` and a rank, find ``X``.
 from typing import Any
 
 from lowtucker import metrics
-from lowtucker._errors import (
+from lowtucker._array.errors import (
     CheckError,
     CheckpointWarning,
     FileFormatError,
@@ -15,9 +15,7 @@ from lowtucker._errors import (
     UnderdeterminedWarning,
 )
 from lowtucker._version import __version__
-from lowtucker.blocks import BlockSampler, Draw, Partition, RandomRows, Shuffled
 from lowtucker.completion import complete
-from lowtucker.monitoring import History, Progress, ProgressBar
 from lowtucker.operators import (
     DaskOperator,
     DenseOperator,
@@ -52,10 +50,8 @@ from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch
 from lowtucker.recover import recover
 from lowtucker.result import Result, load
-from lowtucker.solve import iterate, solve
-from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
-from lowtucker.status import Status
-from lowtucker.stopping import (
+from lowtucker.run import History, Progress, ProgressBar
+from lowtucker.run.stopping import (
     ErrorBelow,
     MaxEpochs,
     MaxSeconds,
@@ -63,6 +59,10 @@ from lowtucker.stopping import (
     Stalled,
     StoppingRule,
 )
+from lowtucker.solve import iterate, solve
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
+from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
+from lowtucker.status import Status
 from lowtucker.tensor import (
     Spectra,
     TangentSpace,

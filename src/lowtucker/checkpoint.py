@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, eps, is_array, like, size, to_numpy
-from lowtucker._errors import CheckpointWarning, FileFormatError, warn_caller
-from lowtucker._random import Stream, generator
+from lowtucker._array import Array, eps, is_array, like, size, to_numpy
+from lowtucker._array.errors import CheckpointWarning, FileFormatError, warn_caller
+from lowtucker._array.random import Stream, generator
 from lowtucker._version import __version__
-from lowtucker.monitoring import History
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.run import History
 from lowtucker.solvers import State
 from lowtucker.status import Status
 from lowtucker.tensor.random import random_tucker

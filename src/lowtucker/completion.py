@@ -9,15 +9,15 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._arrays import as_float, as_number, as_shape, is_array, kind, size
-from lowtucker._random import Seed, Stream, as_seed, generator
+from lowtucker._array import as_float, as_number, as_shape, is_array, kind, size
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.fitting import OVER, Fit, Loss, joined
-from lowtucker.monitoring import Callback, interruptible
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch
 from lowtucker.recover import fitted, warn_of_blind_spots
 from lowtucker.result import Result
+from lowtucker.run import Callback, interruptible
 from lowtucker.scaling import out_of_units, scaled
 from lowtucker.solve import in_units_of
 from lowtucker.solvers import RGN

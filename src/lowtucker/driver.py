@@ -11,19 +11,26 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import Array, like, namespace, put, to_numpy
-from lowtucker._errors import NotFinite, UnderdeterminedWarning, warn_caller
-from lowtucker._linalg import fallbacks
-from lowtucker._random import Seed, as_seed
+from lowtucker._array import Array, like, namespace, put, to_numpy
+from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
+from lowtucker._array.linalg import fallbacks
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.metrics import relative_error
-from lowtucker.monitoring import Callback, History, Progress
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.run import Callback, History, Progress
+from lowtucker.run.stopping import (
+    Either,
+    MaxEpochs,
+    MaxSeconds,
+    ResidualBelow,
+    Stalled,
+    StoppingRule,
+)
 from lowtucker.solvers import Solver, State
 from lowtucker.solvers.manifold import blown_up
 from lowtucker.solvers.start import failed_start
 from lowtucker.status import Status
-from lowtucker.stopping import Either, MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     as_number,
     eps,
@@ -18,17 +18,17 @@ from lowtucker._arrays import (
     real_dtype,
     to_numpy,
 )
-from lowtucker._random import Seed
+from lowtucker._array.random import Seed
 from lowtucker.checkpoint import Journal, fingerprint
 from lowtucker.metrics import relative_error
-from lowtucker.monitoring import Callback, History
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.run import Callback, History
+from lowtucker.run.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
 from lowtucker.scaling import Units, into_units, solver_in_units
 from lowtucker.solve import automatic, run_solvers, told_without
 from lowtucker.solvers import RGN
 from lowtucker.status import Status
-from lowtucker.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor

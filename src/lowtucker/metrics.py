@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     all_finite,
     as_float,

@@ -8,14 +8,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import like, real_dtype, to_numpy
-from lowtucker._random import Stream, as_seed, generator
+from lowtucker._array import like, real_dtype, to_numpy
+from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker.fitting import OVER, Fit
-from lowtucker.noise import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solve import automatic
 from lowtucker.solvers import RGN
+from lowtucker.solvers.noise import PLENTY
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 from lowtucker.tensor.decompose import hosvd

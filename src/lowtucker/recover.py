@@ -10,17 +10,16 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._arrays import eps, is_complex, like, size, to_numpy
-from lowtucker._errors import UnderdeterminedWarning, warn_caller
-from lowtucker._random import Seed
+from lowtucker._array import eps, is_complex, like, size, to_numpy
+from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
+from lowtucker._array.random import Seed
 from lowtucker.fitting import Fit, Loss, noise_floor
-from lowtucker.monitoring import Callback, interruptible
-from lowtucker.noise import CLEAR, PLENTY, STRUCTURE, structure
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.ranks import RankSearch, larger_rank_fits, search_rank, smaller_rank
 from lowtucker.result import Result
+from lowtucker.run import Callback, interruptible
 from lowtucker.scaling import into_units, out_of_units, scaled
 from lowtucker.solve import in_units_of
 from lowtucker.solvers.manifold import (
@@ -29,6 +28,7 @@ from lowtucker.solvers.manifold import (
     full_rank_margin,
     sees_all,
 )
+from lowtucker.solvers.noise import CLEAR, PLENTY, STRUCTURE, structure
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Status
 

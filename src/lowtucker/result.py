@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import to_numpy
-from lowtucker._errors import FileFormatError
+from lowtucker._array import to_numpy
+from lowtucker._array.errors import FileFormatError
 from lowtucker._version import __version__
-from lowtucker.monitoring import History
+from lowtucker.run import History
 from lowtucker.solvers import State
 from lowtucker.status import Status
 from lowtucker.tensor.rank import spectra

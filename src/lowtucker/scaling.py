@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     Deferred,
     Rows,
@@ -28,8 +28,7 @@ from lowtucker._arrays import (
     real_dtype,
     size,
 )
-from lowtucker._random import Stream, generator
-from lowtucker.monitoring import Callback, History, Progress
+from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.combined import StackedOperator, gives_complex
 from lowtucker.operators.dask import DaskOperator
@@ -38,6 +37,7 @@ from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.kronecker import KroneckerOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.run import Callback, History, Progress
 from lowtucker.solvers import State
 from lowtucker.solvers.iht import IHT
 from lowtucker.tensor.products import exponent, norm, shifted

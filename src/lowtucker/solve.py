@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     all_finite,
     as_float,
@@ -19,17 +19,16 @@ from lowtucker._arrays import (
     to_numpy,
     without_gradients,
 )
-from lowtucker._memory import available_memory, readable_bytes
-from lowtucker._random import Seed
-from lowtucker.blocks import Shuffled
+from lowtucker._array.memory import available_memory, readable_bytes
+from lowtucker._array.random import Seed
 from lowtucker.checkpoint import Journal, fingerprint
 from lowtucker.driver import Run, bind, conditions, epochs_allowed
-from lowtucker.monitoring import Callback, interruptible
-from lowtucker.monitoring.interrupt import Interrupt
-from lowtucker.noise import FULL, PLENTY
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
+from lowtucker.run import Callback, interruptible
+from lowtucker.run.interrupt import Interrupt
+from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.scaling import (
     Units,
     into_units,
@@ -39,9 +38,10 @@ from lowtucker.scaling import (
     units_of,
 )
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT, as_solver
+from lowtucker.solvers.noise import FULL, PLENTY
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.solvers.sampling import Shuffled
 from lowtucker.solvers.stotiht import default_block_size
-from lowtucker.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 

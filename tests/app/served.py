@@ -18,8 +18,8 @@ import psutil
 
 COMMAND = "from lowtucker.cli import main; main(['app', '--port', '0'])"
 LIMITED = """
-from lowtucker.app.limits import Limits
-from lowtucker.app.server import listen, serve
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.server import listen, serve
 listening = listen("127.0.0.1", 0)
 url = f"http://127.0.0.1:{{listening.getsockname()[1]}}/"
 serve(listening, "127.0.0.1", Limits({}), lambda: print(url, flush=True))

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import pytest
 
-from lowtucker.app.limits import Limits
-from lowtucker.app.problems import code
-from lowtucker.app.settings import FIGURES, parsed
-from lowtucker.app.tasks import run
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.problems import code
+from lowtucker.lab.app.settings import FIGURES, parsed
+from lowtucker.lab.app.tasks import run
 from small_paper import small_paper
 
 
@@ -26,7 +26,7 @@ def tiny_paper():
 
 @pytest.mark.parametrize("name", FIGURES)
 def test_figure_has_the_rows_of_its_code(name, monkeypatch):
-    monkeypatch.setattr("lowtucker.experiments.figures.Paper", tiny_paper)
+    monkeypatch.setattr("lowtucker.lab.experiments.figures.Paper", tiny_paper)
     values = {"tab": "phase", "preset": name, "trials": "2", "seed": "0"}
     events = []
     run({"limits": Limits().to_json(), "values": values}, lambda *event: events.append(event))
@@ -46,7 +46,7 @@ def test_figure_has_the_rows_of_its_code(name, monkeypatch):
 
 
 def test_large_matrix_of_the_paper_needs_its_memory(monkeypatch):
-    monkeypatch.setattr("lowtucker._memory.available_memory", lambda: 10**9)
+    monkeypatch.setattr("lowtucker._array.memory.available_memory", lambda: 10**9)
     values = {"tab": "phase", "preset": "fig7"}
     with pytest.raises(MemoryError, match=r"the matrix takes 1\.1 GB, 1\.0 are free"):
         run({"limits": Limits().to_json(), "values": values}, lambda *event: None)

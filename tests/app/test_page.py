@@ -14,7 +14,8 @@ import lowtucker as lt
 from app.hostile import FILES, content
 from app.served import ended as process_ended
 from app.served import eventually
-from lowtucker.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.video import save_gif
 
 pytestmark = pytest.mark.slow
 
@@ -116,7 +117,7 @@ def test_slices_are_shown_beside_their_recovery(browser, server):
 
 
 def test_clip_comes_back_and_can_be_fetched(browser, server, tmp_path):
-    lt.io.save_gif(tmp_path / "clip.gif", synthetic_flame((24, 24, 8)))
+    save_gif(tmp_path / "clip.gif", synthetic_flame((24, 24, 8)))
     with opened(browser, server, "tab=data&rows=3%3A14&columns=5%3A16&rank=3%2C3%2C2") as page:
         page.set_input_files("#data input[type=file]", tmp_path / "clip.gif")
         page.wait_for_selector("#data .run")

@@ -20,12 +20,13 @@ from scipy.io import savemat
 import lowtucker as lt
 from app.hostile import FILES, content
 from app.served import LONG, ended, eventually, folders, kept, playground
-from lowtucker.app.guard import host_allowed
-from lowtucker.app.problems import load
-from lowtucker.app.processes import BusyError
-from lowtucker.app.uploads import Store
 from lowtucker.cli import main
-from lowtucker.experiments.flame import synthetic_flame
+from lowtucker.lab.app.guard import host_allowed
+from lowtucker.lab.app.problems import load
+from lowtucker.lab.app.processes import BusyError
+from lowtucker.lab.app.uploads import Store
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.video import save_gif
 
 STATIC = Path(lt.__file__).parent / "app" / "static"
 SMALL = {"tab": "synthetic", "shape": "8,8,6", "rank": "2,2,2", "solvers": "auto", "seed": "3"}
@@ -318,7 +319,7 @@ def test_code_makes_the_example_itself(server, tmp_path, monkeypatch):
 def test_clip_in_colour_and_a_gif(server, tmp_path):
     colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3)).astype(np.uint8)
     np.save(tmp_path / "colour.npy", colour)
-    lt.io.save_gif(tmp_path / "clip.gif", synthetic_flame((16, 20, 6)))
+    save_gif(tmp_path / "clip.gif", synthetic_flame((16, 20, 6)))
     for name in ("colour.npy", "clip.gif"):
         status, found = server.upload(name, (tmp_path / name).read_bytes())
         assert status == 200, found
@@ -589,8 +590,10 @@ def test_missing_extra_is_told(monkeypatch):
 
 def test_opening_to_others_is_warned_of(monkeypatch):
     served = []
-    monkeypatch.setattr("lowtucker.app.server.listen", lambda host, port: socket.socket())
-    monkeypatch.setattr("lowtucker.app.server.serve", lambda *a, ready: (served.append(a), ready()))
+    monkeypatch.setattr("lowtucker.lab.app.server.listen", lambda host, port: socket.socket())
+    monkeypatch.setattr(
+        "lowtucker.lab.app.server.serve", lambda *a, ready: (served.append(a), ready())
+    )
     done = CliRunner().invoke(main, ["app", "--host", "0.0.0.0", "--port", "0"])
     assert done.exit_code == 0, done.output
     assert "Warning: --host 0.0.0.0 lets anybody" in done.stderr

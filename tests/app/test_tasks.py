@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 import lowtucker as lt
-from lowtucker.app import tasks
-from lowtucker.monitoring import Progress
+from lowtucker.lab.app import tasks
+from lowtucker.run import Progress
 
 
 @pytest.fixture

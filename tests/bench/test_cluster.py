@@ -9,8 +9,8 @@ import pytest
 from click.testing import CliRunner
 
 import lowtucker as lt
-from lowtucker.bench import cluster
 from lowtucker.cli.main import main
+from lowtucker.lab.bench import cluster
 
 
 @pytest.fixture

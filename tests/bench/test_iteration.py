@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.bench import iteration
-from lowtucker.bench.timing import write_csv
+from lowtucker.lab.bench import iteration
+from lowtucker.lab.bench.timing import write_csv
 
 
 def test_the_loops_compute_what_they_are_compared_with(rng):

@@ -11,11 +11,11 @@ import pytest
 from click.testing import CliRunner
 
 import lowtucker as lt
-from lowtucker.bench import recover, yardsticks
-from lowtucker.bench.methods import COMPARATORS, STOTIHT, IHTMethod, TensorLy, best_step
-from lowtucker.bench.timing import holds, write_csv
-from lowtucker.bench.yardsticks import NAMES, TOL, TUNING, Recovery, chosen
 from lowtucker.cli.main import main
+from lowtucker.lab.bench import recover, yardsticks
+from lowtucker.lab.bench.methods import COMPARATORS, STOTIHT, IHTMethod, TensorLy, best_step
+from lowtucker.lab.bench.timing import holds, write_csv
+from lowtucker.lab.bench.yardsticks import NAMES, TOL, TUNING, Recovery, chosen
 
 NOWHERE = Path("no such clip.mat")
 SMALL = Recovery(

@@ -11,10 +11,10 @@ pytest.importorskip("sklearn")
 pytest.importorskip("tensorly")
 from click.testing import CliRunner
 
-from lowtucker.bench import regression
-from lowtucker.bench.timing import Row, write_csv
 from lowtucker.cli import main
 from lowtucker.estimators import TuckerRegressor
+from lowtucker.lab.bench import regression
+from lowtucker.lab.bench.timing import Row, write_csv
 
 
 def small(alphas=(0.0,)):

@@ -17,11 +17,11 @@ import pytest
 from click.testing import CliRunner
 
 import lowtucker as lt
-from lowtucker.bench import out_of_core, structured
-from lowtucker.bench.methods import Outcome
-from lowtucker.bench.structured import NAMES, Completion, OutOfCore, RankOne, Transform, chosen
-from lowtucker.bench.timing import memory_now, peak_memory
 from lowtucker.cli.main import main
+from lowtucker.lab.bench import out_of_core, structured
+from lowtucker.lab.bench.methods import Outcome
+from lowtucker.lab.bench.structured import NAMES, Completion, OutOfCore, RankOne, Transform, chosen
+from lowtucker.lab.bench.timing import memory_now, peak_memory
 
 CUBE = {"shape": (8, 8, 8), "rank": (2, 2, 2)}
 SMALL = RankOne(name="A4", **CUBE, m=150, trials=3, core_mean=0.1, targets={"recovered": ">= 1"})

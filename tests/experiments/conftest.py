@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lowtucker.experiments.reproduce import Reproduction
+from lowtucker.lab.experiments.reproduce import Reproduction
 from small_paper import small_paper
 
 NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")

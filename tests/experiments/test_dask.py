@@ -16,14 +16,14 @@ import pytest
 from click.testing import CliRunner
 
 from lowtucker import __version__
-from lowtucker._cluster import check_workers, connect
 from lowtucker.cli import main
-from lowtucker.experiments.convergence import Convergence
-from lowtucker.experiments.farm import _on_a_worker
-from lowtucker.experiments.reproduce import Reproduction
-from lowtucker.experiments.runner import pending, results, run
-from lowtucker.experiments.store import Store
-from lowtucker.experiments.success import Recoveries
+from lowtucker.lab.experiments.convergence import Convergence
+from lowtucker.lab.experiments.reproduce import Reproduction
+from lowtucker.lab.experiments.success import Recoveries
+from lowtucker.operators.connection import check_workers, connect
+from lowtucker.simulation.farm import _on_a_worker
+from lowtucker.simulation.runner import pending, results, run
+from lowtucker.simulation.store import Store
 from small_paper import small_paper
 
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
@@ -47,7 +47,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lowtucker.experiments.base import Experiment
+from lowtucker.simulation.base import Experiment
 
 
 class Trouble(LookupError):
@@ -430,7 +430,7 @@ def test_no_workers():
 
 
 def test_workers_that_all_have_gone(trials, tmp_path, store, monkeypatch):
-    monkeypatch.setattr("lowtucker.experiments.farm.LOOK", 0.1)
+    monkeypatch.setattr("lowtucker.simulation.farm.LOOK", 0.1)
     experiment, kept = trials.Trials(str(tmp_path)), []
     with in_this_process(n_workers=1, threads_per_worker=1) as client:
 
@@ -438,7 +438,7 @@ def test_workers_that_all_have_gone(trials, tmp_path, store, monkeypatch):
             kept.append(job)
             client.cluster.scale(0)
             eventually(lambda: not client.nthreads())
-            monkeypatch.setattr("lowtucker.experiments.farm.PATIENCE", 0.3)
+            monkeypatch.setattr("lowtucker.simulation.farm.PATIENCE", 0.3)
 
         with pytest.raises(TimeoutError, match=r"has no workers.*What was computed is kept"):
             run(pending([experiment], store, SEED, 12), store, client=client, report=report)
@@ -542,7 +542,8 @@ def test_without_dask_it_says_how_to_install_it(monkeypatch):
 
 def test_dask_is_imported_only_when_it_is_asked_for():
     code = (
-        "import sys, lowtucker.experiments.runner, lowtucker._cluster, lowtucker.cli\n"
+        "import sys, lowtucker.cli, lowtucker.simulation.runner\n"
+        "import lowtucker.operators.connection\n"
         "assert not {'distributed', 'dask'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True, env=os.environ)

@@ -16,19 +16,19 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.experiments import runner
-from lowtucker.experiments.clip import Clip, ClipCurves, ClipRecovery, RecoveredFrames, candle
-from lowtucker.experiments.convergence import AgainstEpochs, AgainstSeconds, Convergence
-from lowtucker.experiments.figures import Paper
-from lowtucker.experiments.flame import synthetic_clip, synthetic_flame
-from lowtucker.experiments.store import Store
-from lowtucker.experiments.success import (
+from lowtucker.lab.experiments.clip import Clip, ClipCurves, ClipRecovery, RecoveredFrames, candle
+from lowtucker.lab.experiments.convergence import AgainstEpochs, AgainstSeconds, Convergence
+from lowtucker.lab.experiments.figures import Paper
+from lowtucker.lab.experiments.flame import synthetic_clip, synthetic_flame
+from lowtucker.lab.experiments.success import (
     SUCCESS,
     EpochsToSuccess,
     Recoveries,
     SuccessManyMeasurements,
     SuccessRates,
 )
+from lowtucker.simulation import runner
+from lowtucker.simulation.store import Store
 
 CANDLE = Path(__file__).parents[3] / "shared" / "data" / "candle_5_A.mat"
 COLUMNS = {
@@ -315,7 +315,7 @@ def test_default_settings_are_those_of_the_published_scripts():
 
 def test_published_steps_are_converted_from_the_sum_to_the_mean():
     """One StoTIHT step of Figure 3 by the authors' formula, X + mu A_b^T (y_b - A_b X)."""
-    from lowtucker.experiments.success import published_solver
+    from lowtucker.lab.experiments.success import published_solver
 
     m, b, mu_over_m = 54, 27, 1.0
     X_true = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=3, orthonormal=False).full()

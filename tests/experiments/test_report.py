@@ -10,11 +10,11 @@ from html.parser import HTMLParser
 import jinja2
 import pytest
 
-from lowtucker.experiments.clip import Clip
-from lowtucker.experiments.flame import synthetic_flame
-from lowtucker.experiments.report import render
-from lowtucker.experiments.reproduce import Reproduction
-from lowtucker.experiments.video import VideoRecovery
+from lowtucker.lab.experiments.clip import Clip
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.report import render
+from lowtucker.lab.experiments.reproduce import Reproduction
+from lowtucker.lab.experiments.video import VideoRecovery
 from small_paper import small_paper
 
 

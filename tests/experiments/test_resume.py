@@ -17,13 +17,13 @@ import numpy as np
 import psutil
 import pytest
 
-from lowtucker.experiments.clip import Clip, ClipRecovery
-from lowtucker.experiments.convergence import Convergence
-from lowtucker.experiments.figures import Paper
-from lowtucker.experiments.flame import synthetic_flame
-from lowtucker.experiments.reproduce import Reproduction
-from lowtucker.experiments.runner import Job, run
-from lowtucker.experiments.success import Recoveries
+from lowtucker.lab.experiments.clip import Clip, ClipRecovery
+from lowtucker.lab.experiments.convergence import Convergence
+from lowtucker.lab.experiments.figures import Paper
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.reproduce import Reproduction
+from lowtucker.lab.experiments.success import Recoveries
+from lowtucker.simulation.runner import Job, run
 
 RANKS = ((1, 1, 2), (1, 2, 2))
 SMALL = Paper(
@@ -46,7 +46,7 @@ def small(out, trials=6, workers=1, seed=0):
 def without_pictures():
     """Tables are what is compared here, and drawing would take longer than all the rest."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("lowtucker.experiments.reproduce.png", lambda figure: b"a picture")
+        patch.setattr("lowtucker.lab.experiments.reproduce.png", lambda figure: b"a picture")
         yield
 
 

@@ -16,11 +16,11 @@ import numpy as np
 import psutil
 import pytest
 
-from lowtucker.experiments.beyond import Facts
-from lowtucker.experiments.convergence import Convergence
-from lowtucker.experiments.runner import Job, pending, results, run
-from lowtucker.experiments.store import Store
-from lowtucker.experiments.success import Recoveries
+from lowtucker.lab.experiments.beyond import Facts
+from lowtucker.lab.experiments.convergence import Convergence
+from lowtucker.lab.experiments.success import Recoveries
+from lowtucker.simulation.runner import Job, pending, results, run
+from lowtucker.simulation.store import Store
 
 SEED = 3
 DEADLINE = 60.0
@@ -35,9 +35,9 @@ from pathlib import Path
 
 import numpy as np
 
-from lowtucker.experiments.base import Experiment
-from lowtucker.experiments.runner import pending, run
-from lowtucker.experiments.store import Store
+from lowtucker.simulation.base import Experiment
+from lowtucker.simulation.runner import pending, run
+from lowtucker.simulation.store import Store
 
 
 class Trouble(LookupError):

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lowtucker.experiments.base import Experiment
-from lowtucker.experiments.store import Store
+from lowtucker.simulation.base import Experiment
+from lowtucker.simulation.store import Store
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ def test_another_seed_or_setting_is_other_numbers(store, other):
 def test_another_version_is_other_numbers(store, monkeypatch):
     put(store, 0, 20)
     with monkeypatch.context() as context:
-        context.setattr("lowtucker.experiments.base.__version__", "999.0")
+        context.setattr("lowtucker.simulation.base.__version__", "999.0")
         assert get(store, 20) is None
         assert missing(store, 20) == [(0, 20)]
         put(store, 0, 10)

@@ -7,9 +7,9 @@ import copy
 import numpy as np
 import pytest
 
-from lowtucker.experiments.clip import flame
-from lowtucker.experiments.convergence import Run
-from lowtucker.experiments.verdict import claims, points
+from lowtucker.lab.experiments.clip import flame
+from lowtucker.lab.experiments.convergence import Run
+from lowtucker.lab.experiments.verdict import claims, points
 
 EPOCHS = 60
 

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 import lowtucker as lt
 from lowtucker.cli import main
-from lowtucker.experiments.demo import Demo
+from lowtucker.lab.experiments.demo import Demo
 from runs import interrupted
 
 
@@ -165,7 +165,7 @@ SMALL_DEMO = Demo(
 )
 def test_demo_shows_a_table_and_writes_a_figure(folder, monkeypatch, settings):
     monkeypatch.setattr(
-        "lowtucker.experiments.demo.Demo", lambda seed: replace(settings, seed=seed)
+        "lowtucker.lab.experiments.demo.Demo", lambda seed: replace(settings, seed=seed)
     )
     done = run("demo", "--out", "pictures")
     assert done.exit_code == 0, done.output

@@ -10,7 +10,8 @@ from click.testing import CliRunner
 
 import lowtucker as lt
 from lowtucker.cli import main
-from lowtucker.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.video import load_video, save_gif
 
 
 @pytest.fixture(scope="module")
@@ -19,7 +20,7 @@ def flame(tmp_path_factory):
     folder = tmp_path_factory.mktemp("clip")
     clip = synthetic_flame((20, 24, 8))
     np.save(folder / "clip.npy", clip)
-    lt.io.save_gif(folder / "clip.gif", clip)
+    save_gif(folder / "clip.gif", clip)
     (folder / "frames").mkdir()
     image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
     for k in range(8):
@@ -66,7 +67,7 @@ def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
     residuals = [float(row["residual"]) for row in curve]
     assert min(residuals) < min(0.2, residuals[0])
     np.testing.assert_allclose(
-        lt.io.load_video(out / "recovered.gif")[:: 240 // 12, :: 240 // 12],
+        load_video(out / "recovered.gif")[:: 240 // 12, :: 240 // 12],
         recovered.clip(0, 1),
         atol=0.5 / 255,
     )

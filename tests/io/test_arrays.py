@@ -22,7 +22,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io import (
     ArrayInfo,
     describe,

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io import TABLES, guards, load_indices, load_samples, samples, save_samples
 
 INDICES, VALUES = [[0, 10], [3, 2], [12, 0]], [2.5, -3.0, 1e-7]

@@ -17,8 +17,9 @@ import numpy as np
 import pytest
 import scipy.io
 
-from lowtucker._errors import FileFormatError
-from lowtucker.io import crop, load_video, save_gif, video
+from lowtucker._array.errors import FileFormatError
+from lowtucker.lab.video import clips as video
+from lowtucker.lab.video import crop, load_video, save_gif
 
 av = pytest.importorskip("av", reason="av is not installed: pip install lowtucker[video]")
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")

@@ -19,6 +19,7 @@ from scipy.sparse.linalg import LinearOperator, aslinearoperator
 import lowtucker as lt
 from lowtucker import FileFormatError, theory
 from lowtucker.cli import main
+from lowtucker.lab.video import load_video, save_gif
 
 PACKAGE = str(Path(lt.__file__).parent)
 NAN, INF = float("nan"), float("inf")
@@ -902,10 +903,10 @@ FILES = [
     (lambda: lt.io.load_samples("s.csv", 2), FileFormatError, "s.csv has", "check --shape"),
     (lambda: lt.io.load_samples("A.npy"), FileFormatError, "A.npy is", "expected text with the"),
     (lambda: lt.io.load_samples("."), FileFormatError, ". is a directory", "check the path"),
-    (lambda: lt.io.load_video(None), TypeError, "path must", "a path such as"),
-    (lambda: lt.io.load_video("s.csv"), ValueError, "s.csv has", "convert it"),
-    (lambda: lt.io.load_video("A.npy"), ValueError, "A.npy has", "reshape it"),
-    (lambda: lt.io.load_video("A.npy", rows=(0, 5)), ValueError, "rows=", "or None for all"),
+    (lambda: load_video(None), TypeError, "path must", "a path such as"),
+    (lambda: load_video("s.csv"), ValueError, "s.csv has", "convert it"),
+    (lambda: load_video("A.npy"), ValueError, "A.npy has", "reshape it"),
+    (lambda: load_video("A.npy", rows=(0, 5)), ValueError, "rows=", "or None for all"),
     (lambda: lt.load(None), TypeError, "path must", "a path such as"),
     (lambda: lt.load("two.npz"), FileFormatError, "two.npz is", "Try lowtucker.io.load_ar"),
     (lambda: lt.io.save_arrays(None, {"a": 1}), TypeError, "path must", "a path such as"),
@@ -990,26 +991,26 @@ FILES = [
         "Try numpy.argwhere(...)",
     ),
     (
-        lambda: lt.io.save_gif("n.png", np.ones((2, 2, 2))),
+        lambda: save_gif("n.png", np.ones((2, 2, 2))),
         ValueError,
         "cannot write n.png;",
         "rename it",
     ),
-    (lambda: lt.io.save_gif("n.gif", np.ones((2, 2))), ValueError, "clip has", "expected (rows"),
+    (lambda: save_gif("n.gif", np.ones((2, 2))), ValueError, "clip has", "expected (rows"),
     (
-        lambda: lt.io.save_gif("n.gif", np.full((2, 2, 2), NAN)),
+        lambda: save_gif("n.gif", np.full((2, 2, 2), NAN)),
         ValueError,
         "clip has",
         "divide integers by",
     ),
     (
-        lambda: lt.io.save_gif("n.gif", np.ones((2, 2, 2)), magnify=0),
+        lambda: save_gif("n.gif", np.ones((2, 2, 2)), magnify=0),
         ValueError,
         "magnify=",
         "expected a whole number",
     ),
     (
-        lambda: lt.io.save_gif("n.gif", np.ones((2, 2, 2)), frames_per_second=0),
+        lambda: save_gif("n.gif", np.ones((2, 2, 2)), frames_per_second=0),
         ValueError,
         "frames_per_second=",
         "expected 0.01 to 50",

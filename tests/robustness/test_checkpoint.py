@@ -15,7 +15,7 @@ import pytest
 import lowtucker as lt
 from lowtucker import checkpoint as module
 from lowtucker import driver
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from runs import CALLS, assert_same, undisturbed
 
 

@@ -23,9 +23,10 @@ from click.testing import CliRunner
 
 import lowtucker as lt
 from lowtucker import FileFormatError
-from lowtucker.bench.timing import Row, write_csv
 from lowtucker.cli import main
 from lowtucker.io import guards
+from lowtucker.lab.bench.timing import Row, write_csv
+from lowtucker.lab.video import load_video, save_gif
 
 SHAPE, RANK = (4, 3, 2), (1, 1, 1)
 A = lt.gaussian(SHAPE, 40, seed=0)
@@ -162,8 +163,8 @@ READERS = {
     "load": (ARRAYS, lambda p: lt.load(p)),
     "load_samples": (TABLES, lambda p: lt.io.load_samples(p, 2)),
     "load_indices": (TABLES, lambda p: lt.io.load_indices(p, 3)),
-    "load_video": ((*ARRAYS, ".gif"), lambda p: lt.io.load_video(p)),
-    "images": ((".png",), lambda p: lt.io.load_video(Path(p).parent)),
+    "load_video": ((*ARRAYS, ".gif"), lambda p: load_video(p)),
+    "images": ((".png",), lambda p: load_video(Path(p).parent)),
     "recover A": ((*ARRAYS, ".h5"), lambda p: run("recover", p, *recovering("--order", "C")[2:])),
     "recover Y": (ARRAYS, lambda p: run("recover", "A.npy", p, *recovering()[3:])),
     "--weights": (ARRAYS, lambda p: run(*recovering("--weights", p))),
@@ -367,7 +368,7 @@ WRITERS = {
 }
 # They replace what is there, as their documentation says
 REPLACERS = {
-    "save_gif.gif": lambda p, _: lt.io.save_gif(p, np.ones((2, 2, 2))),
+    "save_gif.gif": lambda p, _: save_gif(p, np.ones((2, 2, 2))),
     "write_csv.csv": lambda p, _: write_csv([ROW], p),
 }
 

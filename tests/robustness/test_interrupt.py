@@ -13,7 +13,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker import ranks
-from lowtucker.monitoring import interruptible, interrupts_raise
+from lowtucker.run import interruptible, interrupts_raise
 from runs import assert_same
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way")

@@ -9,7 +9,7 @@ import pytest
 from click.testing import CliRunner
 
 import lowtucker as lt
-from lowtucker import _memory
+from lowtucker._array import memory as _memory
 from lowtucker.cli import main
 
 solve = sys.modules["lowtucker.solve"]  # the module: the package has the function

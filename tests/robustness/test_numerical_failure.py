@@ -15,7 +15,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import lowtucker as lt
-from lowtucker import _linalg
+from lowtucker._array import linalg as _linalg
 from lowtucker.estimators import TuckerImputer, TuckerRegressor
 from lowtucker.metrics import relative_error
 from lowtucker.operators import checks
@@ -292,7 +292,7 @@ def calls_in_the_source():
         mine = {
             name.name
             for node in tree.body
-            if isinstance(node, ast.ImportFrom) and node.module == "lowtucker._linalg"
+            if isinstance(node, ast.ImportFrom) and node.module == "lowtucker._array.linalg"
             for name in node.names
         }
         for function in ast.walk(tree):

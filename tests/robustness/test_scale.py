@@ -13,8 +13,7 @@ import pytest
 import scipy.sparse
 
 import lowtucker as lt
-from lowtucker._errors import SlowOperatorWarning, UnderdeterminedWarning
-from lowtucker.noise import is_noise
+from lowtucker._array.errors import SlowOperatorWarning, UnderdeterminedWarning
 from lowtucker.scaling import (
     PoweredOperator,
     Units,
@@ -24,13 +23,14 @@ from lowtucker.scaling import (
     solver_in_units,
     units_of,
 )
+from lowtucker.solvers.noise import is_noise
 from lowtucker.tensor.products import exponent, shifted
 
 SHAPE, RANK, M = (5, 4, 3), (1, 2, 2), 55  # 14 degrees of freedom
 N = 60
 X_TRUE = lt.random_tucker(SHAPE, RANK, seed=0)
 EXPONENTS = [-500, -159, -80, -3, 33, 130, 500]
-pytestmark = pytest.mark.filterwarnings("ignore::lowtucker._errors.SlowOperatorWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::lowtucker._array.errors.SlowOperatorWarning")
 
 
 def draws(seed=0):

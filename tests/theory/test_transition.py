@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.experiments.runner import Job
-from lowtucker.experiments.store import Store
+from lowtucker.simulation.runner import Job
+from lowtucker.simulation.store import Store
 from lowtucker.theory import transition
 from lowtucker.theory.transition import (
     NAMES,

@@ -22,7 +22,7 @@ def app(port: int, host: str, opens: bool) -> None:
     Nothing is sent anywhere: the page needs no network. Ctrl-C ends it.
     """
     check_extras("starlette", "uvicorn", "av", "jinja2", "matplotlib", extra="app")
-    from lowtucker.app.server import listen, serve
+    from lowtucker.lab.app.server import listen, serve
 
     listening = listen(host, port)
     number = listening.getsockname()[1]

@@ -117,21 +117,21 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     else:
         rows = _iteration()
     if csv_file is not None:
-        from lowtucker.bench.timing import write_csv
+        from lowtucker.lab.bench.timing import write_csv
 
         write_csv(rows, csv_file)
     sys.exit(NOT_RECOVERED if any(row.met is False for row in rows) else 0)
 
 
 def _iteration() -> list[Any]:
-    from lowtucker.bench import iteration
+    from lowtucker.lab.bench import iteration
 
     return _ratios(iteration.run())
 
 
 def _dask(gigabytes: float | None) -> list[Any]:
     check_extras("dask", "distributed", extra="dask")
-    from lowtucker.bench import cluster
+    from lowtucker.lab.bench import cluster
 
     return _ratios(cluster.run(gigabytes or 1.0))
 
@@ -139,8 +139,8 @@ def _dask(gigabytes: float | None) -> list[Any]:
 def _regression() -> list[Any]:
     check_extras("tensorly", extra="bench")
     check_extras("sklearn", extra="sklearn")
-    from lowtucker.bench import regression
     from lowtucker.estimators import TuckerRegressor
+    from lowtucker.lab.bench import regression
 
     return _ratios(regression.run(TuckerRegressor))
 
@@ -164,8 +164,8 @@ def _ratios(measured: Iterable[Any]) -> list[Any]:
 def _recover(
     only: str | None, trials: int | None, plot: Path | None, candle: Path | None
 ) -> list[Any]:
-    from lowtucker.bench import recover
-    from lowtucker.bench.yardsticks import NAMES, chosen
+    from lowtucker.lab.bench import recover
+    from lowtucker.lab.bench.yardsticks import NAMES, chosen
 
     names = NAMES if only is None else tuple(only.upper().split(","))
     if candle is not None and not candle.exists():
@@ -197,7 +197,7 @@ def _recover(
 def _structured(
     only: str | None, trials: int | None, gigabytes: float | None, folder: Path | None
 ) -> list[Any]:
-    from lowtucker.bench import structured
+    from lowtucker.lab.bench import structured
 
     names = structured.NAMES if only is None else tuple(only.upper().split(","))
     works = structured.chosen(names, gigabytes or 2.0, None if folder is None else str(folder))

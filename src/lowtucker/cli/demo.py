@@ -20,8 +20,8 @@ def demo(out: Path, seed: int) -> None:
 
     Takes a few seconds; writes demo.png, in place of an earlier one.
     """
-    from lowtucker.experiments.demo import Demo, figure
-    from lowtucker.monitoring import ProgressBar
+    from lowtucker.lab.experiments.demo import Demo, figure
+    from lowtucker.run import ProgressBar
 
     check_folder(out)
     setting = Demo(seed=seed)

@@ -58,7 +58,7 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
     With --folder an interrupted command goes on where it was, and more trials add to those there.
     """
     import lowtucker as lt
-    from lowtucker.experiments.runner import available_workers
+    from lowtucker.simulation.runner import available_workers
 
     if plot is not None:
         check_targets([plot], overwrite)

@@ -51,11 +51,11 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     With --dask the same jobs are done by the workers of a cluster, one at a time by each; they
     need lowtucker of this version. `dask worker --nthreads 1 --nworkers 8` makes use of 8 cores.
     """
-    from lowtucker.experiments.clip import ClipRecovery, flame
-    from lowtucker.experiments.clip import candle as load_candle
-    from lowtucker.experiments.figures import Paper
-    from lowtucker.experiments.reproduce import Reproduction
-    from lowtucker.experiments.runner import available_workers
+    from lowtucker.lab.experiments.clip import ClipRecovery, flame
+    from lowtucker.lab.experiments.clip import candle as load_candle
+    from lowtucker.lab.experiments.figures import Paper
+    from lowtucker.lab.experiments.reproduce import Reproduction
+    from lowtucker.simulation.runner import available_workers
 
     if dask is not None and workers is not None:
         raise ValueError(
@@ -92,7 +92,7 @@ def _client(address: str | None) -> Iterator[Any]:
     if address is None:
         yield None
         return
-    from lowtucker._cluster import check_workers, connect
+    from lowtucker.operators.connection import check_workers, connect
 
     with connect(address) as client:
         check_workers(client)

@@ -54,11 +54,12 @@ def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
     The matrix of the measurements takes 4 x measurements x pixels bytes: crop large clips.
     """
     import lowtucker as lt
-    from lowtucker.experiments.clip import Clip
-    from lowtucker.experiments.video import VideoRecovery
+    from lowtucker.lab.experiments.clip import Clip
+    from lowtucker.lab.experiments.video import VideoRecovery
+    from lowtucker.lab.video import load_video
 
     check_extras("av", "jinja2", "matplotlib", extra="video")
-    pixels = lt.io.load_video(file, frames=frames, rows=rows, columns=columns, name=name)
+    pixels = load_video(file, frames=frames, rows=rows, columns=columns, name=name)
     if not pixels.any():
         raise ValueError(f"{file} is black in every frame that was chosen: nothing to recover.")
     ranges = {"rows": rows, "columns": columns, "frames": frames}

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_shape, size
+from lowtucker._array import as_shape, size
 from lowtucker.ranks import RankSearch
 from lowtucker.tensor.rank import check_rank
 

@@ -10,19 +10,19 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import size
-from lowtucker._linalg import svd
+from lowtucker._array import size
+from lowtucker._array.linalg import svd
 from lowtucker.estimators.arguments import Rank
 from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.penalty import Penalty
 from lowtucker.estimators.rows import Centred, Data, joined
-from lowtucker.monitoring import History
-from lowtucker.noise import FULL, PLENTY
 from lowtucker.operators import DenseOperator, MeasurementOperator, stack
 from lowtucker.ranks import MARGIN
 from lowtucker.recover import recover
 from lowtucker.result import Result
+from lowtucker.run import History
 from lowtucker.solvers import RGN
+from lowtucker.solvers.noise import FULL, PLENTY
 from lowtucker.status import Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom

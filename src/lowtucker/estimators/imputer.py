@@ -8,9 +8,9 @@ import numpy as np
 from sklearn.base import BaseEstimator, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from lowtucker._arrays import as_integer, as_number
-from lowtucker._errors import UnderdeterminedWarning, warn_caller
-from lowtucker._random import Stream, generator
+from lowtucker._array import as_integer, as_number
+from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
+from lowtucker._array.random import Stream, generator
 from lowtucker.estimators.arguments import (
     Rank,
     as_rows,
@@ -22,7 +22,7 @@ from lowtucker.estimators.arguments import (
 from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.rows import FOLDS, digests
 from lowtucker.estimators.subspace import Subspace, learned, polished
-from lowtucker.monitoring import interrupts_raise
+from lowtucker.run import interrupts_raise
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import exponent
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom

@@ -7,7 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, size
+from lowtucker._array import Array, Rows, size
 from lowtucker.operators import EntriesOperator, MeasurementOperator, scale
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.tensor.tangent import TangentSpace

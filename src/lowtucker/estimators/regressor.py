@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from lowtucker._arrays import as_flag, as_number, size
+from lowtucker._array import as_flag, as_number, size
 from lowtucker.estimators.arguments import (
     Rank,
     as_rows,
@@ -19,8 +19,8 @@ from lowtucker.estimators.arguments import (
 )
 from lowtucker.estimators.fits import Fitting, noted
 from lowtucker.estimators.rows import FOLDS, Centred, Data, folded, in_own_order, joined
-from lowtucker.monitoring import interrupts_raise
 from lowtucker.result import Result
+from lowtucker.run import interrupts_raise
 
 __all__ = ["TuckerRegressor"]
 

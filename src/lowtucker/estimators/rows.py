@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._linalg import qr
+from lowtucker._array.linalg import qr
 
 __all__ = ["FOLDS", "Centred", "Data", "digests", "folded", "in_own_order", "joined"]
 

@@ -12,7 +12,6 @@ from lowtucker.io.guards import replacing
 from lowtucker.io.operators import load_operator
 from lowtucker.io.rows import stored
 from lowtucker.io.samples import TABLES, load_indices, load_samples, save_samples
-from lowtucker.io.video import load_video, save_gif
 
 __all__ = [
     "TABLES",
@@ -24,10 +23,8 @@ __all__ = [
     "load_operator",
     "load_samples",
     "load_sparse",
-    "load_video",
     "replacing",
     "save_arrays",
-    "save_gif",
     "save_samples",
     "stored",
 ]

@@ -17,8 +17,8 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import ArrayLike, NDArray
 
-from lowtucker._arrays import as_flag
-from lowtucker._errors import FileFormatError
+from lowtucker._array import as_flag
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io.guards import (
     ArrayInfo,
     as_path,

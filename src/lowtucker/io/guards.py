@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from lowtucker._arrays import as_flag, as_integer
-from lowtucker._errors import FileFormatError
-from lowtucker._memory import available_memory
+from lowtucker._array import as_flag, as_integer
+from lowtucker._array.errors import FileFormatError
+from lowtucker._array.memory import available_memory
 
 RATIO = 1032  # no deflated stream is larger than this many times its compressed bytes
 BOMB = 10  # arrays that are this many times their file are looked at more strictly

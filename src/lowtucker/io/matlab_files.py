@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io.guards import (
     NUMERIC,
     RATIO,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.lib import format as npy_format
 from numpy.typing import NDArray
 
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io.guards import (
     RATIO,
     ArrayInfo,

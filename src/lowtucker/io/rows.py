@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
-from lowtucker._errors import FileFormatError
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io.arrays import load_array, looks_like
 from lowtucker.io.guards import as_path, damage_reported, first_bytes, require_file
 from lowtucker.operators.matrix import Order

@@ -10,8 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_array, as_integer
-from lowtucker._errors import FileFormatError
+from lowtucker._array import as_array, as_integer
+from lowtucker._array.errors import FileFormatError
 from lowtucker.io.arrays import looks_like
 from lowtucker.io.guards import (
     as_path,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     Rows,
     all_finite,
@@ -26,7 +26,7 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._errors import SlowOperatorWarning, warn_caller
+from lowtucker._array.errors import SlowOperatorWarning, warn_caller
 from lowtucker.operators.arguments import (
     check_rows,
     check_weights,

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     as_number,
     eps,
@@ -17,9 +17,9 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._errors import CheckError
-from lowtucker._linalg import note_fallback, svdvals
-from lowtucker._random import Seed, Stream, generator
+from lowtucker._array.errors import CheckError
+from lowtucker._array.linalg import note_fallback, svdvals
+from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators.adapters import to_scipy
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import inner, norm
@@ -64,7 +64,7 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     >>> check_adjoint(wrong)
     Traceback (most recent call last):
     ...
-    lowtucker._errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (...) fails by ...
+    lowtucker._array.errors.CheckError: FunctionOperator: <A(X), v> = <X, A*(v)> (...) fails by ...
     """
     check_operator(A)
     rng = generator(seed, Stream.PROBE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar, NamedTuple
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     Rows,
     as_array,

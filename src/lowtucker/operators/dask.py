@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import Array, Deferred, Rows, all_finite, as_flag, size
+from lowtucker._array import Array, Deferred, Rows, all_finite, as_flag, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
@@ -422,7 +422,7 @@ def from_dask(
         as_flag(keep, "keep")
     order = "C" if array.ndim > 2 else check_order(order)
     if isinstance(client, str):
-        from lowtucker._cluster import connect
+        from lowtucker.operators.connection import connect
 
         client = connect(client)
     A = DaskOperator(_as_rows(array), shape, order=order, client=client, keep=keep)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lowtucker._arrays import Array, adjoint, conj, is_complex, like, namespace
+from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace
 from lowtucker.tensor.tangent import TangentSpace
 
 if TYPE_CHECKING:

@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import one_blas_thread
-from lowtucker._cluster import check_workers
-from lowtucker._memory import available_memory, readable_bytes
+from lowtucker._array import one_blas_thread
+from lowtucker._array.memory import available_memory, readable_bytes
+from lowtucker.operators.connection import check_workers
 
 __all__ = ["Engine", "Task", "engine_for"]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, as_shape, like, namespace, size, to_numpy
-from lowtucker._linalg import eigh, note_fallback, qr
+from lowtucker._array import Array, Rows, as_shape, like, namespace, size, to_numpy
+from lowtucker._array.linalg import eigh, note_fallback, qr
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum

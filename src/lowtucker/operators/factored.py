@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from lowtucker._arrays import Array, adjoint, conj, is_complex, namespace, real, size
+from lowtucker._array import Array, adjoint, conj, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, TangentDesign
 from lowtucker.tensor.tangent import TangentSpace

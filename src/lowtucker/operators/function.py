@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from lowtucker._arrays import Array, as_float_dtype, as_integer, as_shape, is_array
+from lowtucker._array import Array, as_float_dtype, as_integer, as_shape, is_array
 from lowtucker.operators.base import MeasurementOperator
 
 __all__ = ["FunctionOperator"]

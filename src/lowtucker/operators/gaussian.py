@@ -6,8 +6,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._arrays import as_array_shape, as_choice, as_float_dtype, as_integer, size
-from lowtucker._random import Seed, Stream, generator
+from lowtucker._array import as_array_shape, as_choice, as_float_dtype, as_integer, size
+from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.tensor.random import gaussians, stack_seeds
 

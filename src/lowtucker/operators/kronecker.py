@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     Rows,
     adjoint,
@@ -23,7 +23,7 @@ from lowtucker._arrays import (
     same_kind,
     size,
 )
-from lowtucker._linalg import qr
+from lowtucker._array.linalg import qr
 from lowtucker.operators.arguments import (
     check_matrices,
     check_matrix,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal
 
-from lowtucker._arrays import Array, as_shape, is_complex, namespace, real, size
+from lowtucker._array import Array, as_shape, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
 
 __all__ = ["MatrixOperator", "Order", "check_order", "shape_of_rows"]

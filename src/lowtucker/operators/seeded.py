@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_array_shape, as_float_dtype, as_integer, size
-from lowtucker._random import Seed, as_seed, counted
+from lowtucker._array import as_array_shape, as_float_dtype, as_integer, size
+from lowtucker._array.random import Seed, as_seed, counted
 from lowtucker.operators.streamed import StreamedOperator
 
 __all__ = ["SeededGaussianOperator", "seeded_gaussian"]

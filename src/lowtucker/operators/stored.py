@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import size
-from lowtucker._errors import FileFormatError
+from lowtucker._array import size
+from lowtucker._array.errors import FileFormatError
 from lowtucker.operators.matrix import Order, check_order, shape_of_rows
 from lowtucker.operators.streamed import StreamedOperator
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import Array, Rows, all_finite, size
+from lowtucker._array import Array, Rows, all_finite, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, is_complex, namespace
+from lowtucker._array import Array, is_complex, namespace
 
 __all__ = ["TILE_BYTES", "joined_parts", "parts", "tiled_misfit", "tiles", "with_parts"]
 

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     Rows,
     as_choice,
@@ -21,8 +21,8 @@ from lowtucker._arrays import (
     real,
     size,
 )
-from lowtucker._linalg import svd
-from lowtucker._random import Seed, Stream, generator
+from lowtucker._array.linalg import svd
+from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.entries import EntriesOperator

@@ -7,8 +7,8 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowtucker._arrays import all_finite, eps
-from lowtucker._linalg import qr, solve
+from lowtucker._array import all_finite, eps
+from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem

@@ -13,8 +13,8 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 
-from lowtucker._arrays import Array, like, namespace, size
-from lowtucker._random import Seed
+from lowtucker._array import Array, like, namespace, size
+from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor

@@ -10,11 +10,11 @@ from typing import Any, Self
 
 import numpy as np
 
-from lowtucker._arrays import Array, like, namespace, per_trial
-from lowtucker._random import Seed, as_seed
-from lowtucker.blocks import BlockSampler, Draw
+from lowtucker._array import Array, like, namespace, per_trial
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.sampling import BlockSampler, Draw
 from lowtucker.solvers.start import adopt, as_start
 from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank

@@ -9,9 +9,9 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from lowtucker._arrays import Array, conj, eps, is_complex, like, namespace, real, to_numpy
-from lowtucker._linalg import eigvalsh, solve
-from lowtucker._random import Seed, Stream, as_seed, generator
+from lowtucker._array import Array, conj, eps, is_complex, like, namespace, real, to_numpy
+from lowtucker._array.linalg import eigvalsh, solve
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Solver, State

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
-from lowtucker._arrays import Array, all_finite
+from lowtucker._array import Array, all_finite
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import Manifold, blown_up, dot

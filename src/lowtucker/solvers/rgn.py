@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from lowtucker._arrays import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
-from lowtucker._random import Seed
-from lowtucker.noise import PLENTY, is_noise
+from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
+from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import (
@@ -17,6 +16,7 @@ from lowtucker.solvers.manifold import (
     blown_up,
     dot,
 )
+from lowtucker.solvers.noise import PLENTY, is_noise
 from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor

@@ -6,11 +6,11 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Self
 
-from lowtucker._arrays import all_finite, as_flag, as_integer, namespace
-from lowtucker.blocks import Shuffled
+from lowtucker._array import all_finite, as_flag, as_integer, namespace
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.solvers.manifold import Manifold, Model, blown_up, damped_step, dot
+from lowtucker.solvers.sampling import Shuffled
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.rank import degrees_of_freedom
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     all_finite,
     as_float,
@@ -18,7 +18,7 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._random import Seed, as_seed
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.tensor.tucker import TuckerTensor

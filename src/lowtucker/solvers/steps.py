@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
-from lowtucker._arrays import Array, as_number, namespace, per_trial
+from lowtucker._array import Array, as_number, namespace, per_trial
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
 from lowtucker.tensor.products import multi_mode_product

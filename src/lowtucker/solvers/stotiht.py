@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lowtucker.blocks import BlockSampler, Partition
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
+from lowtucker.solvers.sampling import BlockSampler, Partition
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
 __all__ = ["StoTIHT"]

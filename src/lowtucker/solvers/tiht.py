@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from lowtucker.blocks import BlockSampler, Partition
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
+from lowtucker.solvers.sampling import BlockSampler, Partition
 
 __all__ = ["TIHT"]
 

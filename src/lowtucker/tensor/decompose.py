@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     adjoint,
     as_float,
@@ -27,8 +27,8 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._errors import NotFinite
-from lowtucker._linalg import eigh, svd
+from lowtucker._array.errors import NotFinite
+from lowtucker._array.linalg import eigh, svd
 from lowtucker.tensor.products import norm, product
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     adjoint,
     as_float,

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_flag, as_float_dtype, as_integer, as_number, as_shape
-from lowtucker._linalg import qr
-from lowtucker._random import Seed, Stream, as_seed, generator
+from lowtucker._array import as_flag, as_float_dtype, as_integer, as_number, as_shape
+from lowtucker._array.linalg import qr
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
 

@@ -7,7 +7,7 @@ import numbers
 from dataclasses import dataclass
 from typing import Any
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     all_finite,
     as_float,
@@ -17,8 +17,8 @@ from lowtucker._arrays import (
     eps,
     to_numpy,
 )
-from lowtucker._errors import RankWarning, warn_caller
-from lowtucker._linalg import svdvals
+from lowtucker._array.errors import RankWarning, warn_caller
+from lowtucker._array.linalg import svdvals
 from lowtucker.tensor.unfolding import unfold
 
 __all__ = [

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
-from lowtucker._linalg import inv, qr, svd
+from lowtucker._array import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
+from lowtucker._array.linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     adjoint,
     all_finite,
@@ -26,7 +26,7 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._linalg import qr
+from lowtucker._array.linalg import qr
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product
 
 __all__ = ["TuckerTensor"]

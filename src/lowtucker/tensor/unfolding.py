@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from lowtucker._arrays import Array, as_array, as_integer, as_shape, as_tensor, namespace, size
+from lowtucker._array import Array, as_array, as_integer, as_shape, as_tensor, namespace, size
 
 __all__ = ["fold", "unfold"]
 

@@ -7,14 +7,14 @@ from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
-from lowtucker._arrays import as_number, to_numpy
-from lowtucker._random import Seed
-from lowtucker.blocks import Partition, Shuffled
+from lowtucker._array import as_number, to_numpy
+from lowtucker._array.random import Seed
 from lowtucker.operators import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import as_solver
 from lowtucker.solvers.iht import IHT
+from lowtucker.solvers.sampling import Partition, Shuffled
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from lowtucker._arrays import as_number, as_shape
+from lowtucker._array import as_number, as_shape
 from lowtucker.tensor.rank import check_rank
 
 __all__ = ["sample_complexity"]

@@ -9,14 +9,14 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import like, size, to_numpy
-from lowtucker._errors import CheckError
-from lowtucker._random import Seed, as_seed
-from lowtucker.noise import PLENTY
+from lowtucker._array import like, size, to_numpy
+from lowtucker._array.errors import CheckError
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.operators import DenseOperator, MeasurementOperator, as_operator, check_adjoint
 from lowtucker.operators.streamed import StreamedOperator
 from lowtucker.problem import Problem
 from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, sees_all
+from lowtucker.solvers.noise import PLENTY
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom

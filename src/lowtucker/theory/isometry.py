@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import (
+from lowtucker._array import (
     Array,
     as_integer,
     as_number,
@@ -18,12 +18,12 @@ from lowtucker._arrays import (
     size,
     to_numpy,
 )
-from lowtucker._linalg import eigh
-from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.blocks import BlockSampler, RandomRows
+from lowtucker._array.linalg import eigh
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
 from lowtucker.operators.design import TangentDesign
 from lowtucker.scaling import exponent_of
+from lowtucker.solvers.sampling import BlockSampler, RandomRows
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._arrays import as_integer, as_shape, size
-from lowtucker._memory import readable_bytes
-from lowtucker.experiments.base import Columns
-from lowtucker.experiments.runner import pending, run
-from lowtucker.experiments.store import Store
+from lowtucker._array import as_integer, as_shape, size
+from lowtucker._array.memory import readable_bytes
+from lowtucker.simulation.base import Columns
+from lowtucker.simulation.runner import pending, run
+from lowtucker.simulation.store import Store
 from lowtucker.solve import automatic
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom

@@ -6,8 +6,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._arrays import as_float, as_integer, as_tensor, to_numpy
-from lowtucker._random import Seed, as_seed
+from lowtucker._array import as_float, as_integer, as_tensor, to_numpy
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.tensor.decompose import hooi
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank

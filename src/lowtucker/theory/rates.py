@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._arrays import as_integer, as_number, to_numpy
+from lowtucker._array import as_integer, as_number, to_numpy
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.unfolding import unfold
 

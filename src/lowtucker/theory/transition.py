@@ -16,12 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._arrays import as_integer, as_number, as_shape, like, one_blas_thread, size, to_numpy
-from lowtucker._errors import SlowOperatorWarning
-from lowtucker._random import Seed, Stream, as_seed, generator
-from lowtucker.experiments.base import Columns, Experiment
-from lowtucker.experiments.runner import Job, pending, results, run
-from lowtucker.experiments.store import Store
+from lowtucker._array import as_integer, as_number, as_shape, like, one_blas_thread, size, to_numpy
+from lowtucker._array.errors import SlowOperatorWarning
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.fitting import Fit
 from lowtucker.metrics import relative_error
 from lowtucker.operators import (
@@ -32,6 +29,9 @@ from lowtucker.operators import (
     subsampled_transform,
 )
 from lowtucker.problem import Problem
+from lowtucker.simulation.base import Columns, Experiment
+from lowtucker.simulation.runner import Job, pending, results, run
+from lowtucker.simulation.store import Store
 from lowtucker.solvers import as_solver
 from lowtucker.status import Status
 from lowtucker.tensor import TuckerTensor, random_tucker

@@ -1,0 +1,311 @@
+"""The only module that knows array back ends.
+
+Everything else takes its namespace ``xp`` from its arguments by :func:`namespace` and calls the
+functions of the array API standard. NumPy 2 follows the standard itself; torch, JAX and CuPy
+are reached through ``array_api_compat``. Nothing here imports any of them.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from functools import cached_property
+from typing import Any, TypeAlias
+
+import numpy as np
+
+__all__ = [
+    "Array",
+    "Deferred",
+    "IntArray",
+    "Rows",
+    "adjoint",
+    "all_finite",
+    "as_float_dtype",
+    "conj",
+    "dtype_name",
+    "eps",
+    "in_precision_of",
+    "is_array",
+    "is_complex",
+    "is_jax",
+    "is_numpy",
+    "is_torch",
+    "kind",
+    "like",
+    "namespace",
+    "one_blas_thread",
+    "pad_and_stack",
+    "per_trial",
+    "put",
+    "real",
+    "real_dtype",
+    "size",
+    "to_numpy",
+    "without_gradients",
+]
+
+Array: TypeAlias = Any
+IntArray: TypeAlias = Any
+# Which measurements: any index set, not only "block i". For a stack: one index set a trial.
+Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
+# The dtypes that the package computes in, in the order real, complex; single, double.
+FLOATS = ("float32", "float64", "complex64", "complex128")
+
+
+class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
+    """Vector of measurements that is elsewhere: its norm is known, its numbers are fetched.
+
+    Anything but its shape and its norm makes it a NumPy array, which may cost a pass over A.
+
+    Parameters
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    norm : array, shape (*batch,)
+        With the weights below.
+    weights : array or None
+    fetch : callable
+        Gives the numbers.
+
+    Examples
+    --------
+    >>> v = Deferred((2,), np.dtype(float), 5.0, None, lambda: np.array([3.0, 4.0]))
+    >>> v.norm
+    5.0
+    >>> 2 * v
+    array([6., 8.])
+    """
+
+    def __init__(
+        self, shape: tuple[int, ...], dtype: Any, norm: Any, weights: Any, fetch: Callable[[], Any]
+    ) -> None:
+        self.shape, self.dtype, self.norm, self.weights = shape, dtype, norm, weights
+        self._fetch = fetch
+
+    @property
+    def ndim(self) -> int:
+        """The number of axes."""
+        return len(self.shape)
+
+    @cached_property
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """The vector itself."""
+        return np.asarray(self._fetch(), dtype=self.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.numbers[key]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+        return np.array(self.numbers, dtype=dtype) if copy else np.asarray(self.numbers, dtype)
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+        given = [x.numbers if isinstance(x, Deferred) else x for x in inputs]
+        return getattr(ufunc, method)(*given, **options)
+
+
+def namespace(*arrays: Array) -> Any:
+    """Array-API namespace of the arguments; plain ``numpy`` for NumPy arrays.
+
+    Examples
+    --------
+    >>> namespace(np.zeros(3)).__name__
+    'numpy'
+    """
+    for a in arrays:  # a plain loop: this runs thousands of times a second
+        if not isinstance(a, np.ndarray):
+            break
+    else:
+        return np
+    if any(isinstance(a, Deferred) for a in arrays):
+        return np
+    import array_api_compat
+
+    return array_api_compat.array_namespace(*arrays)
+
+
+def is_numpy(x: Array) -> bool:
+    """Whether ``x`` is a NumPy array, or becomes one."""
+    return isinstance(x, np.ndarray | Deferred)
+
+
+def is_jax(x: Array) -> bool:
+    """Whether ``x`` is a JAX array (its elements cannot be assigned)."""
+    import array_api_compat
+
+    return bool(array_api_compat.is_jax_array(x))
+
+
+def kind(x: Array) -> str:
+    """Name of the array kind and its device, for messages."""
+    if is_numpy(x):
+        return "NumPy"
+    import array_api_compat
+
+    return f"{type(x).__module__.split('.')[0]} on {array_api_compat.device(x)}"
+
+
+def is_array(value: Any) -> bool:
+    """Whether ``value`` is an array of some kind; lists and numbers have no kind."""
+    return (
+        isinstance(value, np.ndarray | np.generic | Deferred)
+        or hasattr(value, "__array_namespace__")
+        or is_torch(value)
+    )
+
+
+def is_torch(value: Any) -> bool:
+    torch = sys.modules.get("torch")  # a torch tensor exists only once torch is imported
+    return torch is not None and isinstance(value, torch.Tensor)
+
+
+def as_float_dtype(dtype: Any, prototype: Array | None = None) -> Any:
+    """Check a floating point dtype and give it as one of ``prototype``'s kind (NumPy's).
+
+    Examples
+    --------
+    >>> as_float_dtype(complex), as_float_dtype("float32")
+    (dtype('complex128'), dtype('float32'))
+    """
+    name = dtype_name(dtype)
+    if name not in FLOATS:
+        raise TypeError(
+            "dtype must be float32, float64, complex64 or complex128, got "
+            f"{repr(dtype) if isinstance(dtype, str) else name}."
+        )
+    if prototype is None or isinstance(prototype.dtype, np.dtype):
+        return np.dtype(name)
+    return getattr(namespace(prototype), name)
+
+
+def dtype_name(dtype: Any) -> str:
+    """Name of a dtype of any kind: "float64" for torch.float64 or float."""
+    if type(dtype).__module__.partition(".")[0] not in ("torch", "array_api_strict"):
+        try:
+            return str(np.dtype(dtype).name)
+        except TypeError:
+            pass
+    return str(dtype).rsplit(".", maxsplit=1)[-1]
+
+
+def in_precision_of(dtype: Any, prototype: Array | None, *, is_complex: bool) -> Any:
+    """Real or complex dtype of the precision of ``dtype``, of ``prototype``'s kind."""
+    single = dtype_name(as_float_dtype(dtype, prototype)) in ("float32", "complex64")
+    wanted = FLOATS[2 * is_complex + (not single)]
+    return as_float_dtype(wanted, prototype)
+
+
+def is_complex(x: Array) -> bool:
+    """Whether ``x`` has a complex dtype."""
+    if isinstance(x, np.ndarray):  # numpy.isdtype takes microseconds
+        return bool(x.dtype.kind == "c")
+    return bool(namespace(x).isdtype(x.dtype, "complex floating"))
+
+
+def conj(x: Array) -> Array:
+    """Complex conjugate; a real array is returned as it is."""
+    return namespace(x).conj(x) if is_complex(x) else x
+
+
+def real(x: Array) -> Array:
+    """Real part; a real array is returned as it is."""
+    return namespace(x).real(x) if is_complex(x) else x
+
+
+def adjoint(x: Array) -> Array:
+    """Conjugate transpose of the last two axes."""
+    return conj(namespace(x).matrix_transpose(x))
+
+
+def real_dtype(x: Array) -> Any:
+    """Dtype of the modulus of ``x``'s elements."""
+    xp = namespace(x)
+    return xp.real(xp.empty((0,), dtype=x.dtype)).dtype if is_complex(x) else x.dtype
+
+
+def eps(x: Array) -> float:
+    """Machine epsilon of ``x``'s dtype."""
+    return float(namespace(x).finfo(x.dtype).eps)
+
+
+def all_finite(x: Array) -> bool:
+    """Whether ``x`` has neither NaN nor infinity: one reading, no copy when it is so."""
+    xp = namespace(x)
+    with np.errstate(all="ignore"):
+        total = xp.sum(x)
+    if bool(xp.isfinite(total)):
+        return True
+    # the sum itself may have overflowed
+    return bool(xp.all(xp.isfinite(x)))
+
+
+def like(value: Any, prototype: Array | None, dtype: Any = None) -> Array:
+    """Make an array of the kind and device of ``prototype`` (NumPy where it is None)."""
+    if prototype is None or is_numpy(prototype):
+        return np.asarray(value, dtype=dtype)
+    import array_api_compat
+
+    xp = namespace(prototype)
+    if isinstance(value, np.ndarray) and not value.flags.writeable:
+        value = value.copy()  # torch warns about read-only memory
+    return xp.asarray(value, dtype=dtype, device=array_api_compat.device(prototype))
+
+
+def to_numpy(x: Array) -> np.ndarray[Any, Any]:
+    """Copy ``x`` to the host as a NumPy array (no copy for NumPy)."""
+    if is_numpy(x):
+        return np.asarray(x)
+    if is_torch(x):
+        return np.asarray(x.detach().cpu().resolve_conj().numpy())
+    if hasattr(x, "get"):  # CuPy
+        return np.asarray(x.get())
+    return np.asarray(x)
+
+
+def put(x: Array, where: IntArray, values: Array) -> Array:
+    """Copy of ``x`` whose items ``where`` along the first axis are replaced by ``values``."""
+    xp = namespace(x)
+    index = np.arange(x.shape[0])
+    index[to_numpy(where)] = x.shape[0] + np.arange(values.shape[0])
+    return xp.take(xp.concat([x, values], axis=0), like(index, x), axis=0)
+
+
+def pad_and_stack(parts: Sequence[Array]) -> Array:
+    """Stack vectors, the shorter ones filled up with zeros."""
+    xp = namespace(*parts)
+    length = max(part.shape[0] for part in parts)
+    if min(part.shape[0] for part in parts) == length:
+        return xp.reshape(xp.concat(list(parts)), (len(parts), length))  # faster than stack
+    zeros = like(np.zeros(length), parts[0], parts[0].dtype)
+    return xp.stack([xp.concat([part, zeros[part.shape[0] :]]) for part in parts])
+
+
+def per_trial(value: Any, x: Array) -> Any:
+    """Give one number a trial the axes it needs to multiply the stack ``x``; a number stays."""
+    if not hasattr(value, "ndim") or value.ndim == 0:
+        return value
+    return namespace(x).reshape(value, (*value.shape, *(1,) * (x.ndim - value.ndim)))
+
+
+def size(shape: Sequence[int]) -> int:
+    """Count the elements of a tensor of that shape."""
+    return math.prod(shape)
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Limit BLAS to one thread: workers share the cores, and sums keep their order."""
+    from threadpoolctl import threadpool_limits
+
+    limits: AbstractContextManager[Any] = threadpool_limits(1)
+    return limits
+
+
+def without_gradients() -> AbstractContextManager[Any]:
+    """Keep torch from recording: what a run computes is not differentiated, only remembered."""
+    torch = sys.modules.get("torch")
+    return nullcontext() if torch is None else torch.no_grad()

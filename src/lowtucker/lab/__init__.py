@@ -1,0 +1,1 @@
+"""What is run with the library: experiments, benchmarks, the playground, video."""

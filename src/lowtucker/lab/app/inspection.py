@@ -1,0 +1,100 @@
+"""What is in a file that was sent: read by the guarded readers, in a worker."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lowtucker as lt
+from lowtucker.lab.app.pictures import thumbnail
+from lowtucker.lab.app.tasks import Emit
+from lowtucker.lab.video import load_video
+
+__all__ = ["ARRAYS", "VIDEOS", "inspect", "write_example"]
+
+ARRAYS = (".npy", ".npz", ".mat")
+VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif")
+# Arrays of a file that get a picture
+PICTURES = 20
+
+
+def inspect(job: Mapping[str, Any], emit: Emit) -> None:
+    """Tell how a file is to be read, its arrays of three modes, and their pictures."""
+    path, most = Path(job["path"]), int(job["limits"]["array_bytes"])
+    if job.get("example"):
+        write_example(path)
+    if path.suffix.lower() in VIDEOS:
+        found = _video(path, None, most)
+    else:
+        infos = lt.io.describe(path)
+        # numbers for sure, before anything is read: a pickle is refused here
+        if len(infos) == 1 or not any(len(info.shape) == 3 for info in infos):
+            found = _one_array(path, infos[0], most)
+        else:
+            found = _arrays(path, [info for info in infos if len(info.shape) == 3], most)
+    emit("upload", {"file": path.name, **found})
+
+
+def write_example(path: Path) -> None:
+    """Clip for those who have none at hand."""
+    from lowtucker.lab.experiments.flame import synthetic_flame
+
+    np.save(path, synthetic_flame((48, 48, 16)))
+
+
+def _video(path: Path, name: str | None, most: int) -> dict[str, Any]:
+    """One pixel tells the frames; one frame in the middle tells the rest."""
+    frames = load_video(path, name=name, rows=(1, 1), columns=(1, 1), max_bytes=most).shape[2]
+    middle = (frames + 1) // 2
+    frame = load_video(path, name=name, frames=(middle, middle), max_bytes=most)
+    shape = [*frame.shape[:2], frames]
+    arrays = [{"name": name, "shape": shape}]
+    return {"reader": "video", "arrays": arrays, "previews": [thumbnail(frame[:, :, 0])]}
+
+
+def _one_array(path: Path, info: Any, most: int) -> dict[str, Any]:
+    if info.dtype == "uint8" or len(info.shape) == 4:  # a clip, perhaps in colour
+        return _video(path, info.name if path.suffix.lower() != ".npy" else None, most)
+    return _arrays(path, [info], most)
+
+
+def _arrays(path: Path, infos: list[Any], most: int) -> dict[str, Any]:
+    """Arrays that can be recovered, each with a picture while that costs little."""
+    named, left = path.suffix.lower() != ".npy", most
+    arrays, previews, refused = list[dict[str, Any]](), list[Any](), list[ValueError]()
+    for info in infos:
+        name, seen = info.name if named else None, None
+        first = not arrays and not refused  # of whose content the reader may have more to say
+        try:
+            if not first:
+                _check(path, info.shape, info.dtype.startswith("complex"))
+            if not arrays or (len(arrays) < PICTURES and info.nbytes <= left):
+                array = lt.io.load_array(path, name, mmap=not named, max_bytes=most)
+                _check(path, array.shape, array.dtype.kind == "c")
+                seen = thumbnail(_middle(array))
+                left -= info.nbytes
+        except ValueError as error:
+            refused.append(error)
+            continue
+        arrays.append({"name": name, "shape": list(info.shape)})
+        previews.append(seen)
+    if not arrays:
+        raise refused[0]
+    return {"reader": "array", "arrays": arrays, "previews": previews}
+
+
+def _middle(array: Any) -> Any:
+    return np.nan_to_num(array[:, :, (array.shape[2] - 1) // 2].astype(np.float64))
+
+
+def _check(path: Path, shape: tuple[int, ...], is_complex: bool) -> None:
+    if len(shape) != 3 or min(shape) < 2:
+        raise ValueError(
+            f"{path} has the shape {tuple(shape)}; expected three modes, such as (rows, columns, "
+            "frames), each of 2 or more; reshape it"
+        )
+    if is_complex:
+        raise ValueError(f"{path} holds complex numbers; expected real ones; save their np.abs")

@@ -1,0 +1,255 @@
+"""The server of the playground: a page, settings in, events out."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import AbstractContextManager, asynccontextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from lowtucker._version import __version__
+from lowtucker.lab.app.events import Events
+from lowtucker.lab.app.guard import Guard
+from lowtucker.lab.app.inspection import ARRAYS, VIDEOS
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.problems import code
+from lowtucker.lab.app.processes import BusyError, WorkerEndedError, Workers
+from lowtucker.lab.app.settings import Data, Recovery, parsed
+from lowtucker.lab.app.uploads import Store, Stored, TooLargeError, too_large
+from lowtucker.lab.app.words import SettingError
+
+__all__ = ["Playground", "create_app", "listen", "serve"]
+
+STATIC = Path(__file__).parent / "static"
+FILES = {"result.npz": "application/octet-stream", "report.html": "text/html"}
+# Longest settings, in bytes; seconds that reading a file may take
+LONGEST, READING = 20_000, 30.0
+
+
+class Playground:
+    """What the routes share: limits, processes, files."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.workers = Workers(limits.runs)
+        self.uploads = Store(limits.files)
+        self.results = Store(limits.files)
+
+    async def close(self) -> None:
+        """End all work, and remove all files."""
+        await self.workers.close()
+        self.uploads.close()
+        self.results.close()
+
+    async def about(self, request: Request) -> Response:
+        """Answer with what the page has to know."""
+        return JSONResponse({
+            "version": __version__, "limits": self.limits.to_json(),
+            "suffixes": [*ARRAYS, *VIDEOS],
+        })  # fmt: skip
+
+    async def describe(self, request: Request) -> Response:
+        """Check settings: what they amount to, and Python that does the same."""
+        values = await _settings(request)
+        setting = parsed(values, self.limits, self._upload_info(values))
+        return JSONResponse({**setting.facts(), "code": code(setting)})
+
+    async def run(self, request: Request) -> Response:
+        """Run settings; events follow. Who hangs up ends the run."""
+        values = await _settings(request)
+        upload = self.uploads.get(values.get("file"))
+        setting = parsed(values, self.limits, self._upload_info(values))
+        if self.workers.full:
+            return _problem(503, f"{self.limits.runs} runs are at work already, which is the "
+                            "limit. Stop one, or try again in a while.")  # fmt: skip
+        job = {"task": "run", "values": values, "limits": self.limits.to_json()}
+        first: dict[str, Any] = {"event": "code", "code": code(setting)}
+        held: list[AbstractContextManager[None]] = []
+        if isinstance(setting, Data) and upload is not None:
+            folder = self.results.new()
+            held = [self.uploads.hold(upload), self.results.hold(folder)]
+            job |= {"upload": upload.info, "path": str(upload.path), "folder": str(folder.folder)}
+            first["result"] = folder.key
+        is_recovery = isinstance(setting, Recovery)
+        seconds = self.limits.seconds if is_recovery else self.limits.long_seconds
+        return Events(self.workers, job, seconds + self.limits.grace, first, held)
+
+    def _upload_info(self, values: Mapping[str, Any]) -> dict[str, Any] | None:
+        item = self.uploads.get(values.get("file"))
+        return None if item is None else item.info
+
+    async def upload(self, request: Request) -> Response:
+        """Take a file as the raw body; answer what is in it."""
+        name, most = request.query_params.get("name", ""), self.limits.upload_bytes
+        announced = request.headers.get("content-length", "0")
+        if announced.isdigit() and int(announced) > most:
+            raise too_large(most)
+        example = request.query_params.get("example") == "flame"
+        item = await self.uploads.receive(
+            "flame.npy" if example else name, request.stream(), most
+        )  # fmt: skip
+        try:
+            with self.uploads.hold(item):
+                item.info = await self._inspected(item, example)
+        except BaseException:
+            self.uploads.remove(item.key)
+            raise
+        return JSONResponse({"key": item.key, **item.info})
+
+    async def _inspected(self, item: Stored, example: bool) -> dict[str, Any]:
+        job = {"task": "inspect", "path": str(item.path), "limits": self.limits.to_json(),
+               "example": example}  # fmt: skip
+        if example and item.path is not None:
+            item.path.unlink()
+        found: dict[str, Any] = {}
+        try:
+            async with asyncio.timeout(READING), self.workers.one() as worker:
+                async for event in worker.events(job):
+                    content = json.loads(event)
+                    if content["event"] in ("upload", "error"):
+                        found = content
+        except TimeoutError:
+            raise ValueError(
+                f"Reading the file took longer than {READING:g} s. Send a shorter part of it."
+            ) from None
+        if found.get("event") != "upload":
+            raise ValueError(found.get("text", "The file could not be read."))
+        return found | {"example": example, "original": item.original}
+
+    async def forget(self, request: Request) -> Response:
+        """Remove a file."""
+        self.uploads.remove(request.path_params["key"])
+        return Response(status_code=204)
+
+    async def fetch(self, request: Request) -> Response:
+        """Answer with a file of a run, to be saved."""
+        item, name = self.results.get(request.path_params["key"]), request.path_params["name"]
+        if item is None or name not in FILES or not (item.folder / name).is_file():
+            return _problem(404, "This result is not here any more. Run it again.")
+        path = item.folder / name
+        return FileResponse(path, media_type=FILES[name], filename=name)
+
+
+async def _settings(request: Request) -> dict[str, Any]:
+    """Named values of a request's body."""
+    body = b""
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > LONGEST:
+            raise SettingError("", f"Settings may have {LONGEST} bytes, got more.")
+    try:
+        values = json.loads(body)
+    except (ValueError, RecursionError):  # the latter of brackets in brackets
+        values = None
+    if not isinstance(values, dict):
+        raise SettingError("", "Settings must be a JSON object of named values.")
+    return values
+
+
+def _problem(status: int, text: str, field: str = "") -> JSONResponse:
+    return JSONResponse({"error": text, "field": field}, status_code=status)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    status = 413 if isinstance(error, TooLargeError) else 422
+    return _problem(status, str(error), getattr(error, "field", ""))
+
+
+async def _busy(request: Request, error: Exception) -> Response:
+    return _problem(503, str(error))
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    return Response(status_code=400)  # nobody reads it
+
+
+def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starlette:
+    """ASGI application of the playground; ``app.state.playground`` has its parts."""
+    playground = Playground(limits or Limits())
+
+    @asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[None]:
+        playground.workers.prepare()
+        try:
+            yield
+        finally:
+            await playground.close()
+
+    async def index(request: Request) -> Response:
+        return FileResponse(STATIC / "index.html")
+
+    app = Starlette(
+        routes=[
+            Route("/", index),
+            Route("/api/about", playground.about),
+            Route("/api/describe", playground.describe, methods=["POST"]),
+            Route("/api/run", playground.run, methods=["POST"]),
+            Route("/api/uploads", playground.upload, methods=["POST"]),
+            Route("/api/uploads/{key}", playground.forget, methods=["DELETE"]),
+            Route("/api/results/{key}/{name}", playground.fetch),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard, bound=bound)],
+        exception_handlers={
+            ValueError: _refused, BusyError: _busy, WorkerEndedError: _refused,
+            ClientDisconnect: _gone,
+        },
+        lifespan=life,
+    )  # fmt: skip
+    app.state.playground = playground
+    return app
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """Socket that listens; port 0 takes one that is free."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+        made.listen(128)
+    except OSError as error:
+        made.close()
+        raise OSError(
+            f"Port {port} of {host} cannot be used: {error.strerror}. Another program may have it: "
+            f"try --port {port + 1 if port < 65535 else 8000}, or --port 0 for one that is free."
+        ) from error
+    return made
+
+
+class _Server(uvicorn.Server):  # type: ignore[misc]
+    """Ends all runs before it waits for their connections."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self.config.app.state.playground.close()
+        await super().shutdown(sockets)
+
+
+def serve(
+    listening: socket.socket,
+    host: str,
+    limits: Limits | None = None,
+    ready: Callable[[], None] = lambda: None,
+) -> None:
+    """Serve until Ctrl-C; ``ready`` is called before."""
+    app = create_app(limits, bound=host)
+    config = uvicorn.Config(
+        app, log_config=None, log_level="warning", access_log=False, server_header=False,
+        timeout_graceful_shutdown=3, lifespan="on", ws="none", proxy_headers=False,
+    )  # fmt: skip
+    ready()
+    with suppress(asyncio.CancelledError):
+        _Server(config).run(sockets=[listening])
+    logging.getLogger("lowtucker").debug("The playground is closed.")

@@ -1,0 +1,250 @@
+"""What can be set on the page, read from the words of its address and checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.words import SettingError, Words
+
+__all__ = ["OPERATORS", "SOLVERS", "Data", "Figure", "Phase", "Recovery", "Synthetic", "parsed"]
+
+OPERATORS = ("gaussian", "rank-one", "entries", "dct")
+SOLVERS = {"tiht": "TIHT", "stotiht": "StoTIHT", "auto": "auto"}
+FIGURES = tuple(f"fig{k}" for k in range(1, 8))
+# Of these there are only as many as the tensor has entries
+LIMITED = ("entries", "dct")
+AXES = ("rows", "columns", "frames")
+# Epochs of a run; of "auto" on real data, where more of them would only try other starts
+EPOCHS, FEW = 500, 60
+
+
+@dataclass(frozen=True)
+class Recovery:
+    """What a synthetic recovery and one of a file share."""
+
+    shape: tuple[int, ...]
+    rank: tuple[int, ...]
+    m: int
+    operator: str
+    solvers: tuple[str, ...]
+    block_size: int | None
+    step: float | None
+    seed: int
+    max_epochs: int  # these two for each solver
+    max_seconds: float
+
+    @property
+    def dof(self) -> int:
+        """Degrees of freedom of a tensor of that rank."""
+        return degrees_of_freedom(self.shape, self.rank)
+
+    def facts(self) -> dict[str, Any]:
+        """Numbers that the page shows beside the settings."""
+        size = math.prod(self.shape)
+        return {"m": self.m, "dof": self.dof, "entries": size, "ratio": self.m / self.dof,
+                "share": self.m / size}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Synthetic(Recovery):
+    """A tensor that is made, measured with or without noise, and recovered."""
+
+    signal: str
+    noise: float  # standard deviation, relative to the root mean square of A(X)
+
+
+@dataclass(frozen=True)
+class Data(Recovery):
+    """A file, the part of it that is wanted, and its recovery."""
+
+    file: str  # its name on the visitor's machine
+    reader: str  # "video" or "array", by what the file is
+    name: str | None  # of the array, where arrays have names
+    crop: tuple[tuple[int, int], ...]  # rows, columns, frames: first and last, from 1
+    example: tuple[int, ...] | None = None  # shape of the flame that was made here, if it was
+    original: str = ""  # name as the visitor wrote it, if that is another
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A grid of ranks and measurements per degree of freedom."""
+
+    shape: tuple[int, ...]
+    ranks: tuple[tuple[int, ...], ...]
+    ratios: tuple[float, ...]
+    operator: str
+    solver: str
+    trials: int
+    seed: int
+
+    def cells(self) -> list[tuple[tuple[int, ...], float, int]]:
+        """(rank, ratio, m), the easy ones first; without those that cannot be measured."""
+        made = [(rank, q, round(q * degrees_of_freedom(self.shape, rank)))
+                for q in reversed(self.ratios) for rank in self.ranks]  # fmt: skip
+        most = math.prod(self.shape) if self.operator in LIMITED else math.inf
+        return [cell for cell in made if cell[2] <= most]
+
+    def facts(self) -> dict[str, Any]:
+        """Numbers that the page shows beside the settings."""
+        dofs = [degrees_of_freedom(self.shape, rank) for rank in self.ranks]
+        return {"cells": len(self.cells()), "recoveries": len(self.cells()) * self.trials,
+                "ranks": [list(rank) for rank in self.ranks], "ratios": list(self.ratios),
+                "dofs": dofs}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the paper, with the authors' settings and fewer trials."""
+
+    name: str
+    trials: int
+    seed: int
+
+    def facts(self) -> dict[str, Any]:
+        """Nothing beside the settings."""
+        return {}
+
+
+def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
+    """Degrees of freedom at the rank that tensors can have."""
+    import lowtucker as lt
+
+    return lt.degrees_of_freedom(shape, lt.attainable_rank(rank))
+
+
+def parsed(
+    values: Mapping[str, Any], limits: Limits, upload: Mapping[str, Any] | None = None
+) -> Synthetic | Data | Phase | Figure:
+    """Setting of the page's words.
+
+    Parameters
+    ----------
+    values : mapping of str to str
+        As in the address: ``tab``, and what belongs to that tab. What is missing has a default.
+    limits : Limits
+    upload : mapping, optional
+        What is known of the file, for the tab "data".
+
+    Raises
+    ------
+    SettingError
+
+    Examples
+    --------
+    >>> parsed({"tab": "synthetic", "shape": "10,10,10", "rank": "2,2,2"}, Limits()).m
+    224
+    """
+    words = Words(values)
+    tab = words.choice("tab", ("synthetic", "data", "phase"), "synthetic")
+    if tab == "synthetic":
+        return _synthetic(words, limits)
+    if tab == "data":
+        return _data(words, limits, upload)
+    if words.choice("preset", ("grid", *FIGURES), "grid") != "grid":
+        name, trials = words.text("preset"), words.integer("trials", 10, 1, limits.trials)
+        return Figure(name, trials, words.integer("seed", 0, 0, 10**9))
+    return _phase(words, limits)
+
+
+def _synthetic(words: Words, limits: Limits) -> Synthetic:
+    shape = words.integers("shape", (24, 24, 12), 2, 200)
+    rank = _rank(words, (4, 4, 3), shape)
+    m = max(1, round(words.number("ratio", 4.0, 0.2, 100) * degrees_of_freedom(shape, rank)))
+    operator = words.choice("operator", OPERATORS, "gaussian")
+    _check_sizes(limits, "ratio", shape, m, operator, 8)
+    names = words.text("solvers", ",".join(SOLVERS)).split(",")
+    solvers = tuple(name for name in SOLVERS if name in names)
+    if not solvers or set(names) - set(SOLVERS):
+        raise SettingError("solvers", f"Choose one or more of the solvers {', '.join(SOLVERS)}.")
+    noise = words.number("noise", 0.0, 0, 0.5)
+    signal = words.choice("signal", ("flame", "random"), "flame")
+    return Synthetic(
+        shape, rank, m, operator, solvers, words.integer_or_auto("block", 1, m),
+        words.number_or_auto("step"), words.integer("seed", 0, 0, 10**9), EPOCHS,
+        limits.seconds / len(solvers), signal, noise,
+    )  # fmt: skip
+
+
+def _data(words: Words, limits: Limits, upload: Mapping[str, Any] | None) -> Data:
+    if upload is None:
+        raise SettingError("file", "The file is not here (any more). Drop it on the page again.")
+    arrays = {one["name"]: one for one in upload["arrays"]}
+    name = words.text("array", upload["arrays"][0]["name"] or "") or None
+    if name not in arrays:
+        raise SettingError("array", f"{upload['file']} has no array {name!r} of three modes.")
+    full = arrays[name]["shape"]
+    crop = tuple(words.span(axis, n) for axis, n in zip(AXES, full, strict=True))
+    shape = tuple(last - first + 1 for first, last in crop)
+    rank = _rank(words, tuple(min(n, r) for n, r in zip(shape, (6, 6, 3), strict=True)), shape)
+    share = words.number("share", 30.0, 0.01, 400)
+    m = max(1, round(share / 100 * math.prod(shape)))
+    operator = words.choice("operator", ("gaussian", "entries", "dct"), "gaussian")
+    _check_sizes(limits, "share", shape, m, operator, 4)
+    solver = words.choice("solver", tuple(SOLVERS), "auto")
+    return Data(
+        shape, rank, m, operator, (solver,), None, None, words.integer("seed", 0, 0, 10**9),
+        FEW if solver == "auto" else EPOCHS, limits.seconds, upload["file"], upload["reader"],
+        name, crop, tuple(full) if upload.get("example") else None, upload.get("original", ""),
+    )  # fmt: skip
+
+
+def _phase(words: Words, limits: Limits) -> Phase:
+    shape = words.integers("shape", (8, 8, 8), 2, 30)
+    largest = words.integer("largest", 4, 1, min(shape))
+    columns = words.integer("columns", 9, 2, 20)
+    most = words.number("most", 2.0, 1.1, 20)
+    trials = words.integer("trials", 5, 1, limits.trials)
+    operator = words.choice("operator", OPERATORS, "gaussian")
+    steps = (most - 1) / (columns - 1)
+    ratios = tuple(round(1 + steps * k, 3) for k in range(columns))
+    ranks = tuple((r,) * len(shape) for r in range(1, largest + 1))
+    if len(ratios) * len(ranks) > limits.cells:
+        raise SettingError(
+            "columns", f"{len(ratios) * len(ranks)} fields are too many; at most {limits.cells}."
+        )
+    dof = degrees_of_freedom(shape, ranks[-1])
+    if operator not in LIMITED:
+        _check_sizes(limits, "most", shape, round(most * dof), operator, 8)
+    solver = words.choice("solver", tuple(SOLVERS), "auto")
+    seed = words.integer("seed", 0, 0, 10**9)
+    return Phase(shape, ranks, ratios, operator, solver, trials, seed)
+
+
+def _rank(words: Words, default: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    rank = words.integers("rank", default, 1, 200)
+    if any(r > n for r, n in zip(rank, shape, strict=True)):
+        raise SettingError(
+            "rank", f"The rank {rank} is larger than the shape {shape}. Make it smaller."
+        )
+    return rank
+
+
+def _check_sizes(
+    limits: Limits, field: str, shape: tuple[int, ...], m: int, operator: str, itemsize: int
+) -> None:
+    """Refuse what would take too much memory, or more measurements than there are."""
+    size = math.prod(shape)
+    if size > limits.entries:
+        raise SettingError(
+            "shape", f"{'x'.join(map(str, shape))} = {size} entries are too many for this page; "
+            f"at most {limits.entries}. Make it smaller, or use lowtucker in Python.",
+        )  # fmt: skip
+    if operator in LIMITED and m > size:
+        raise SettingError(
+            field, f"{m} measurements are more than the {size} entries; of {operator} there are "
+            "no more. Take fewer, or Gaussian measurements.",
+        )  # fmt: skip
+    # a rank-one sum is kept as a vector for each mode
+    each = {"gaussian": size, "rank-one": sum(shape)}.get(operator, 1)
+    need = m * each * (itemsize if operator == "gaussian" else 8)
+    if need > limits.matrix_bytes:
+        what = "matrix" if operator == "gaussian" else "vectors"
+        raise SettingError(
+            field, f"The {what} of {m} x {each} numbers take {need / 1e6:.0f} MB; at most "
+            f"{limits.matrix_bytes / 1e6:.0f} here. Take fewer measurements, a smaller tensor, or "
+            "DCT measurements, which need no matrix.",
+        )  # fmt: skip

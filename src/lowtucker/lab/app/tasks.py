@@ -1,0 +1,232 @@
+"""What the worker processes do: each task emits events, and ends.
+
+Tasks know nothing of the web. They call the package, and tell what it says.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+import warnings
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import lowtucker as lt
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.pictures import difference, finite, volume
+from lowtucker.lab.app.problems import load, made_signal, make_operator, make_solver, noisy
+from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Recovery, Synthetic, parsed
+from lowtucker.metrics import relative_error
+from lowtucker.run import Progress
+
+__all__ = ["Emit", "run"]
+
+NumPyArray = np.ndarray[Any, Any]
+Emit = Callable[[str, dict[str, Any]], None]
+COLUMNS = ("epoch", "passes", "seconds", "residual", "error")
+# Seconds between events of a run: points of the curves; pictures, and more for large ones
+POINTS, PICTURES, PER_ENTRY = 0.05, 0.15, 1e-6
+
+
+def run(job: Mapping[str, Any], emit: Emit) -> None:
+    """Do what was asked for: ``job`` has the page's words, and where the files are."""
+    limits = Limits(**job["limits"])
+    setting = parsed(job["values"], limits, job.get("upload"))
+    with _warnings_told(emit):
+        if isinstance(setting, Synthetic):
+            _synthetic(setting, emit)
+        elif isinstance(setting, Data):
+            _data(setting, Path(job["path"]), Path(job["folder"]), limits, emit)
+        elif isinstance(setting, Phase):
+            _phase(setting, emit)
+        else:
+            _figure(setting, emit)
+
+
+@contextmanager
+def _warnings_told(emit: Emit) -> Iterator[None]:
+    """Tell the page of every warning, once."""
+    told = set[str]()
+
+    def show(message: Warning | str, *_: Any) -> None:
+        if str(message) not in told:
+            told.add(str(message))
+            emit("notice", {"text": str(message)})
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", UserWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        yield
+
+
+def _synthetic(setting: Synthetic, emit: Emit) -> None:
+    X_true = made_signal(setting)
+    A = make_operator(setting)
+    y, noise_std = noisy(A.forward(X_true), setting)
+    full = X_true.full()
+    _tell_problem(setting, full, emit)
+    for name in setting.solvers:
+        _recovered(setting, name, A, y, X_true, full, noise_std, emit)
+
+
+def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -> None:
+    from lowtucker.lab.app.report import DataReport
+
+    single = setting.operator == "gaussian"
+    pixels = load(path, setting.reader, setting.name, setting.crop, limits.array_bytes)
+    if pixels.dtype.kind == "c" or not np.isfinite(pixels).all():
+        raise ValueError(
+            "This part holds complex numbers, NaN or infinity; expected real numbers. Choose "
+            "another part; `lowtucker complete` fills holes."
+        )
+    if not pixels.any():
+        raise ValueError("This part is zero everywhere: nothing to recover. Choose another one.")
+    X_true = pixels.astype(np.float32 if single else np.float64)
+    A = make_operator(setting, np.float32 if single else np.float64)
+    _tell_problem(setting, pixels, emit)
+    (name,) = setting.solvers
+    best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
+    result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit, best)
+    result.save(folder / "result.npz")
+    emit("file", {"name": "result.npz"})
+    report = DataReport.of(setting, pixels)
+    lines = report.summary(result)
+    emit("summary", {"lines": {k: v for k, v in lines.items() if k not in ("ended", "advice")}})
+    report.write(folder, result)
+    emit("file", {"name": "report.html"})
+
+
+def _tell_problem(setting: Recovery, full: NumPyArray, emit: Emit) -> None:
+    low, high = float(full.min()), float(full.max())
+    emit("problem", {**setting.facts(), "truth": volume(full, low, high),
+                     "solvers": [SOLVERS[name] for name in setting.solvers]})  # fmt: skip
+
+
+def _recovered(
+    setting: Recovery,
+    name: str,
+    A: Any,
+    y: Any,
+    X_true: Any,
+    full: NumPyArray,
+    noise_std: float | None,
+    emit: Emit,
+    best: float | None = None,
+) -> lt.Result:
+    """Recover, and tell of it: curves and pictures while it runs, the verdict at the end."""
+    watch = _Watch(SOLVERS[name], X_true, full, emit)
+    result = lt.recover(
+        A, y, setting.rank, solver=make_solver(name, setting), X_true=X_true, noise_std=noise_std,
+        max_epochs=setting.max_epochs, max_seconds=setting.max_seconds, seed=setting.seed,
+        callbacks=[watch],
+    )  # fmt: skip
+    history = {name: [finite(v) for v in result.history[name]] for name in COLUMNS}
+    told = {
+        "solver": SOLVERS[name],
+        "history": history,
+        "status": result.status.name,
+        "success": bool(result.success),
+        "advice": result.advice,
+        "epochs": result.epochs,
+        "described": result.solver,
+        "best": best,  # error of the best tensor of the rank, for data that are of no low rank
+        **{key: finite(getattr(result, key)) for key in ("passes", "seconds", "residual", "error")},
+    }
+    emit("result", told | watch.pictures(result.X))
+    return result
+
+
+class _Watch:
+    """Callback that tells points and pictures, not more often than a page can draw them."""
+
+    def __init__(self, solver: str, X_true: Any, full: NumPyArray, emit: Emit) -> None:
+        self.solver, self.X_true, self.full, self.emit = solver, X_true, full, emit
+        self.low, self.high = float(full.min()), float(full.max())
+        self.points: list[list[float | None]] = []
+        self.best = math.inf
+        self.outside = 0.0  # seconds in here, which are not the solver's
+        self.begin = self.told = self.drawn = time.perf_counter()
+        emit("start", {"solver": solver})
+
+    def __call__(self, progress: Progress) -> None:
+        """Note the epoch; tell from time to time."""
+        now = time.perf_counter()
+        numbers = (
+            progress.epoch, progress.passes, now - self.begin - self.outside, progress.residual,
+            relative_error(progress.state.X, self.X_true),
+        )  # fmt: skip
+        self.points.append([finite(v) for v in numbers])
+        if now - self.told > POINTS:
+            self.told = now
+            self.emit("points", {"solver": self.solver, "points": self.points})
+            self.points = []
+        better = progress.residual < self.best
+        if better and now - self.drawn > PICTURES + PER_ENTRY * self.full.size:
+            self.best = progress.residual  # a restart is worse for a while: not shown
+            self.emit("picture", {"solver": self.solver} | self.pictures(progress.state.X))
+            self.drawn = time.perf_counter()
+        self.outside += time.perf_counter() - now
+
+    def pictures(self, X: Any) -> dict[str, Any]:
+        """Recovered tensor on the scale of the true one, and the difference on its own."""
+        found = X.full()
+        return {
+            "recovered": volume(found, self.low, self.high),
+            "difference": difference(found, self.full),
+        }
+
+
+def _phase(setting: Phase, emit: Emit) -> None:
+    from lowtucker.theory import phase_transition
+
+    cells = setting.cells()
+    emit("problem", {**setting.facts(), "total": len(cells)})
+    for rank, ratio, m in cells:
+        found = phase_transition(
+            setting.operator, setting.shape, rank, measurements=[m], trials=setting.trials,
+            solver=setting.solver, seed=setting.seed,
+        )  # fmt: skip
+        emit("cell", {"rank": list(rank), "ratio": ratio, "m": m, "rate": float(found.rate[0]),
+                      "recovered": int(found.recovered[0]), "trials": setting.trials,
+                      "median_error": finite(found.error[0])})  # fmt: skip
+
+
+def _figure(setting: Figure, emit: Emit) -> None:
+    from lowtucker.lab.experiments.figures import Paper
+    from lowtucker.simulation.runner import Job
+
+    figure = Paper().figures()[setting.name]
+    experiment: Any = figure.experiments[0]
+    cells = list(experiment.cells())
+    if hasattr(experiment, "clip"):
+        _check_memory(4 * experiment.m * experiment.clip.pixels.size)
+    trials = experiment.trials(setting.trials)
+    told = {"figure": setting.name, "title": figure.title, "caption": figure.caption()}
+    emit("problem", {**told, "columns": list(figure.columns), "total": len(cells)})
+    for cell in cells:
+        columns = Job(experiment, cell, setting.seed, 0, trials)()
+        rows = figure.rows({cell: columns})
+        emit("rows", {"rows": [[finite(v) if isinstance(v, float) else v for v in row]
+                               for row in rows]})  # fmt: skip
+        if setting.name == "fig6":
+            _tell_frames(experiment, columns, emit)
+
+
+def _check_memory(need: int) -> None:
+    """Refuse the paper's large matrix where it would not fit."""
+    from lowtucker._array.memory import available_memory
+
+    if 1.3 * need > (free := available_memory()):
+        raise MemoryError(f"the matrix takes {need / 1e9:.1f} GB, {free / 1e9:.1f} are free")
+
+
+def _tell_frames(experiment: Any, columns: Any, emit: Emit) -> None:
+    """Frames of the clip: the original, and what each algorithm made of it."""
+    clip = experiment.clip.pixels
+    tensors = {name: X for (name, _), X in zip(experiment.runs, columns["X"][0], strict=True)}
+    found = {name: volume(X, 0.0, 1.0) for name, X in tensors.items()}
+    emit("frames", {"truth": volume(clip, 0.0, 1.0), "found": found})

@@ -1,0 +1,141 @@
+"""Files that visitors send, and results they may fetch: in one folder that is gone at the end."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import tempfile
+from collections import OrderedDict
+from collections.abc import AsyncIterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from lowtucker.lab.app.inspection import ARRAYS, VIDEOS
+from lowtucker.lab.app.processes import BusyError
+
+__all__ = ["Store", "Stored", "TooLargeError", "safe_name", "too_large"]
+
+
+class TooLargeError(ValueError):
+    """More bytes than are allowed."""
+
+
+def too_large(limit: int) -> TooLargeError:
+    """Say how much is allowed."""
+    return TooLargeError(
+        f"The file is larger than {limit / 1e6:g} MB, the most that this page takes. Cut it, or "
+        "use `lowtucker video` or Python, which have no such limit."
+    )
+
+
+@dataclass
+class Stored:
+    """A folder of the store, and what is known of its content."""
+
+    key: str
+    folder: Path
+    path: Path | None = None
+    info: dict[str, Any] = field(default_factory=dict)
+    original: str = ""  # name of the file as it was sent
+    users: int = 0  # runs at work with it
+
+
+class Store:
+    """Folders with keys nobody can guess; only the latest are kept.
+
+    Parameters
+    ----------
+    most : int
+        Folders to keep.
+    """
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.root = Path(tempfile.mkdtemp(prefix=f"lowtucker-app-{os.getpid()}-"))
+        self.items: OrderedDict[str, Stored] = OrderedDict()
+
+    def new(self) -> Stored:
+        """Make a folder, in place of the oldest that is not in use where there are too many."""
+        while len(self.items) >= self.most:
+            idle = next((key for key, item in self.items.items() if not item.users), None)
+            if idle is None:
+                raise BusyError(
+                    f"All {self.most} files that are kept here are in use. Stop a run, or try "
+                    "again in a while."
+                )
+            self.remove(idle)
+        key = secrets.token_urlsafe(12)
+        item = Stored(key, self.root / key)
+        item.folder.mkdir(mode=0o700)
+        self.items[key] = item
+        return item
+
+    def get(self, key: Any) -> Stored | None:
+        """Folder of a key, if it is still there."""
+        return self.items.get(key) if isinstance(key, str) else None
+
+    def remove(self, key: str) -> None:
+        """Remove a folder with all that is in it."""
+        item = self.items.pop(key, None)
+        if item is not None and not item.users:
+            shutil.rmtree(item.folder, ignore_errors=True)
+
+    @contextmanager
+    def hold(self, item: Stored) -> Iterator[None]:
+        """Keep a folder while it is in use; one that was removed meanwhile goes at the end."""
+        item.users += 1
+        try:
+            yield
+        finally:
+            item.users -= 1
+            if not item.users and item.key not in self.items:
+                shutil.rmtree(item.folder, ignore_errors=True)
+
+    def close(self) -> None:
+        """Remove everything."""
+        self.items.clear()
+        shutil.rmtree(self.root, ignore_errors=True)
+
+    async def receive(self, name: str, chunks: AsyncIterable[bytes], most: int) -> Stored:
+        """Write a file as it comes in; one that turns out too large is removed again."""
+        safe = safe_name(name)
+        item, size = self.new(), 0
+        item.path, item.original = item.folder / safe, _base(name)[:200]
+        try:
+            with self.hold(item), open(item.path, "xb") as file:
+                async for chunk in chunks:
+                    size += len(chunk)
+                    if size > most:
+                        raise too_large(most)
+                    file.write(chunk)
+        except BaseException:
+            self.remove(item.key)
+            raise
+        return item
+
+
+def safe_name(name: str) -> str:
+    """Name of a file without folders and odd characters; refused where its kind is not read.
+
+    Examples
+    --------
+    >>> safe_name("../my clip.MP4")
+    'my_clip.mp4'
+    """
+    base = _base(name)
+    suffix = Path(base).suffix.lower()
+    if suffix not in ARRAYS + VIDEOS:
+        raise ValueError(
+            f"{base[:80]!r} is of a kind that is not read here; expected one of "
+            f"{', '.join(ARRAYS + VIDEOS)}. Convert it."
+        )
+    stem = re.sub(r"[^A-Za-z0-9_-]+", "_", base[: -len(suffix)]).strip("_")[:60]
+    return (stem or "file") + suffix
+
+
+def _base(name: str) -> str:
+    return re.split(r"[/\\]", name)[-1]

@@ -1,0 +1,222 @@
+"""The one call against other methods, on the yardsticks: ``lowtucker bench recover``."""
+
+from __future__ import annotations
+
+import math
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._array import one_blas_thread
+from lowtucker.lab.bench.methods import COMPARATORS, Case, IHTMethod, Method, Outcome, best_step
+from lowtucker.lab.bench.timing import holds, peak_memory
+from lowtucker.lab.bench.yardsticks import SEED, TUNING, Recovery, Yardstick
+
+__all__ = ["DEFAULT", "PHASES", "Job", "Row", "jobs", "measure", "phase_plot", "run", "tune"]
+
+# Name of the default solver in the table
+DEFAULT = "auto"
+# So many rows are measured at a time, where they are not timed
+WORKERS = min(2, os.cpu_count() or 1)
+# Columns that have targets, as these name them
+LABELS = {"value": "", "passes_to_tol": "passes ", "time": "time "}
+# The picture: panels, and a line for each method
+PHASES = {"A1": "5x5x6, rank (1, 2, 2)", "A2": "15x15x15, rank (2, 2, 2)"}
+STYLES = {DEFAULT: "C3o-", "RGN": "C1s-", "NTIHT": "C0^-", "TIHT": "C0v:", "StoTIHT": "C2d--",
+          "TensorLy": "C7x-."}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Row:
+    """One method on one yardstick.
+
+    Parameters
+    ----------
+    work, method : str
+    m : int
+    m_per_dof : float
+        Measurements per degree of freedom.
+    trials : int
+    measure : str
+        What ``value`` is: a share of the trials ("recovered", "rank found"), a count ("worse"),
+        or else a median over the trials.
+    value : float
+    passes : float
+        Readings of all the rows by the whole run, as ``Result.passes`` counts them: without
+        those that only measure a residual. The median.
+    passes_to_tol : float
+        Those until the error was small enough; the median. NaN where that was not reached, is not
+        known, or the row is not timed.
+    time : float
+        Wall time of the whole call (TIHT and StoTIHT: of the iterations alone) in products
+        ``A @ x`` of the same run; the median.
+    memory : float
+        What the first call took beside the problem at its peak, in MB.
+    target : str
+    met : bool or None
+        None where there is no target.
+    note : str
+    """
+
+    work: str
+    m: int
+    m_per_dof: float
+    method: str
+    trials: int
+    measure: str
+    value: float
+    passes: float
+    passes_to_tol: float
+    time: float
+    memory: float
+    target: str
+    met: bool | None
+    note: str
+
+
+class Job(NamedTuple):
+    """What a row is measured of; no method is the default solver."""
+
+    yardstick: Yardstick
+    method: Method | None
+    trials: int
+
+
+def run(yardsticks: Sequence[Yardstick], trials: int | None = None) -> Iterator[Row]:
+    """Rows as they are measured, in other processes with one BLAS thread.
+
+    Those that are timed come first, each alone and in a fresh process; then the others, two at a
+    time.
+
+    Parameters
+    ----------
+    yardsticks : sequence of Yardstick
+    trials : int, optional
+        Trials of the default solver, and the most that other methods get.
+    """
+    work = [job for yardstick in yardsticks for job in jobs(yardstick, trials)]
+    timed = [job for job in work if job.yardstick.timed]
+    others = [job for job in work if not job.yardstick.timed]
+    for some, workers, tasks in ((timed, 1, 1), (others, WORKERS, None)):
+        if not some:
+            continue
+        with (
+            multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=tasks) as pool,
+            ThreadPoolExecutor(workers) as threads,
+        ):
+            yield from threads.map(partial(_in_processes, pool), some)
+
+
+def jobs(yardstick: Yardstick, trials: int | None = None) -> Iterator[Job]:
+    """What is to be measured on a yardstick: the default solver first."""
+    most = yardstick.trials if trials is None else trials
+    yield Job(yardstick, None, most)
+    if isinstance(yardstick, Recovery):
+        for method in COMPARATORS:
+            enough = min(most, yardstick.slow if method.slow else yardstick.compared)
+            if enough:
+                yield Job(yardstick, method, enough)
+
+
+def _in_processes(pool: Any, job: Job) -> Row:
+    """Tune, then measure: where memory matters, in a process that has used none before."""
+    if isinstance(job.method, IHTMethod) and job.method.steps:
+        job = job._replace(method=pool.apply(tune, (job.yardstick, job.method)))
+    row: Row = pool.apply(measure, job)
+    return row
+
+
+def tune(yardstick: Recovery, method: IHTMethod) -> IHTMethod:
+    """Method with the best of its steps, chosen on problems that are not measured on."""
+    with one_blas_thread():
+        cases = list(yardstick.cases(yardstick.tuning, TUNING, stack=True))
+        return method.with_step(best_step(method, cases, yardstick.tol))
+
+
+def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
+    """Row of a method on some trials."""
+    action: Callable[[Case], Outcome] = yardstick.run
+    cases: Iterable[Case] = (yardstick.draw(k) for k in range(trials))
+    if method is not None:
+        assert isinstance(yardstick, Recovery)
+        action = partial(method.run, tol=yardstick.tol)
+        cases = yardstick.cases(trials, SEED, stack=method.takes_stacks)
+    with one_blas_thread():
+        if yardstick.timed:  # what a process loads but once is no part of the call
+            action(replace(yardstick, shape=(6, 6, 6), rank=(1, 1, 1), m=60).draw(0))
+            action = partial(_weighed, action)
+        outcomes = [action(case) for case in cases]
+    columns = {
+        name: np.concatenate([np.atleast_1d(getattr(outcome, name)) for outcome in outcomes])
+        for name in Outcome._fields
+    }
+    value, note = yardstick.summary(columns["score"])
+    if method is not None:
+        note = method.note
+    elif yardstick.timed:
+        worst = (columns[name].max() for name in ("passes_to_tol", "time"))
+        note = "worst: passes {:.3g}, time {:.3g}".format(*worst)
+    numbers = {"value": value, "memory": float(columns["memory"][0])}
+    for name in ("passes", "passes_to_tol", "time"):
+        numbers[name] = float(np.median(columns[name]))
+    if not yardstick.timed:
+        numbers["passes_to_tol"] = math.nan
+    targets = yardstick.targets if method is None else {}
+    return Row(
+        work=yardstick.name,
+        m=yardstick.m,
+        m_per_dof=yardstick.m_per_dof,
+        method=DEFAULT if method is None else method.name,
+        trials=trials,
+        measure=yardstick.measure,
+        **numbers,
+        target=", ".join(f"{LABELS[name]}{target}" for name, target in targets.items()),
+        met=all(holds(numbers[name], t) for name, t in targets.items()) if targets else None,
+        note=note,
+    )
+
+
+def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
+    """Run with a product ``A @ x`` before and after it, and a look at the peak of the memory."""
+    x = case.X_true.full().reshape(-1)
+
+    def product() -> float:
+        begin = time.perf_counter()
+        case.A.matrix @ x
+        return time.perf_counter() - begin
+
+    before, peak = product(), peak_memory()
+    outcome = action(case)
+    memory, after = peak_memory() - peak, product()
+    return outcome._replace(time=outcome.seconds / ((before + after) / 2), memory=memory)
+
+
+def phase_plot(rows: Iterable[Row]) -> Any:
+    """Draw the share recovered against measurements per degree of freedom: A1 and A2."""
+    from lowtucker._plotting import new_figure
+
+    shown = [row for row in rows if row.work in PHASES]
+    if not shown:
+        raise ValueError(f"Nothing to draw: the picture shows {' and '.join(PHASES)}.")
+    works = list(dict.fromkeys(row.work for row in shown))
+    figure, axes = new_figure(1, len(works), height=4.0)
+    for panel, work in zip(np.atleast_1d(axes), works, strict=True):
+        for method, style in STYLES.items():
+            line = [row for row in shown if (row.work, row.method) == (work, method)]
+            panel.plot(
+                [row.m_per_dof for row in line], [100 * row.value for row in line],
+                style, label=method, markersize=5, linewidth=2.5 if method == DEFAULT else 1.2,
+            )  # fmt: skip
+        panel.set_title(f"{work}: {PHASES[work]}", fontsize=11)
+        panel.set_xlabel("measurements per degree of freedom")
+        panel.set_ylabel("recovered, %")
+        panel.grid(alpha=0.3)
+    panel.legend(loc="lower right", fontsize=9)
+    return figure

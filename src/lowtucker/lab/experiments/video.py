@@ -1,0 +1,213 @@
+"""Measure a clip, recover it, and show what came back: ``lowtucker video``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lowtucker.io import replacing
+from lowtucker.io.guards import physical_memory
+from lowtucker.lab.experiments.clip import Clip
+from lowtucker.lab.experiments.provenance import machine
+from lowtucker.lab.experiments.report import (
+    DPI,
+    Section,
+    csv_bytes,
+    data_url,
+    png,
+    render,
+    write_bytes,
+)
+from lowtucker.lab.video import save_gif
+from lowtucker.metrics import psnr, relative_error, ssim
+from lowtucker.operators import gaussian
+from lowtucker.recover import recover
+from lowtucker.result import Result
+from lowtucker.run import Callback
+from lowtucker.simulation.base import Highlights
+from lowtucker.tensor import degrees_of_freedom, hooi
+from lowtucker.tensor.rank import check_rank
+
+__all__ = ["VideoRecovery"]
+
+NumPyArray = np.ndarray[Any, Any]
+SSIM_WINDOW = 11  # pixels that a frame needs in both directions
+FRAME_COLUMNS = ("frame", "relative_error", "psnr", "ssim")
+CURVE_COLUMNS = ("epoch", "cost", "residual", "relative_error")
+
+
+@dataclass(frozen=True)
+class VideoRecovery:
+    """A clip, a rank, a number of Gaussian measurements, a solver.
+
+    The matrix is in single precision and takes 4 m N bytes; more than the memory is refused
+    before anything is computed.
+    """
+
+    clip: Clip
+    rank: tuple[int, ...]
+    m: int
+    solver: Any = "auto"
+    max_epochs: int = 100
+    seed: int = 0
+    first_frame: int = 1  # number of the first frame, where the clip is a part
+
+    def __post_init__(self) -> None:
+        """Check that the rank fits the clip and the matrix the memory."""
+        rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # the run warns
+        object.__setattr__(self, "rank", rank)
+        need, have = 4 * self.m * self.clip.pixels.size, physical_memory()
+        if need > 0.8 * have:
+            raise ValueError(
+                f"{self.m} measurements of {self.clip.pixels.size} pixels need a matrix of "
+                f"{need / 1e9:.3g} GB; this machine has {have / 1e9:.3g} GB. Crop the clip "
+                "(--rows, --columns, --frames), or take fewer measurements."
+            )
+
+    def run(self, callbacks: Sequence[Callback] = ()) -> Result:
+        """Measure and recover; the clip itself is only used to report the error."""
+        X_true = self.clip.pixels.astype(np.float32)
+        A = gaussian(X_true.shape, self.m, seed=self.seed, dtype=np.float32)
+        return recover(
+            A, A.forward(X_true), self.rank, solver=self.solver, X_true=X_true,
+            max_epochs=self.max_epochs, seed=self.seed, callbacks=callbacks,
+        )  # fmt: skip
+
+    def summary(self, result: Result) -> dict[str, str]:
+        """Lines that tell how it went."""
+        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
+        dof = degrees_of_freedom(clip.shape, self.rank)
+        best = float(relative_error(hooi(clip, self.rank, warn=False), clip))
+        ends = f"{float(relative_error(recovered, clip)):.4f}"
+        return {
+            "clip": f"{self.clip.origin}, {'x'.join(map(str, clip.shape))} pixels",
+            "measurements": f"{self.m}: {self.m / clip.size:.3g} per pixel, {self.m / dof:.3g} per "
+            f"degree of freedom of rank {self.rank}",
+            "relative error": f"{ends}; the best approximation of this rank has {best:.4f}",
+            "PSNR": f"{psnr(recovered, clip, data_range=1):.1f} dB",
+            "ended": f"{result.epochs} epochs, {result.seconds:.1f} s; {result.status}",
+        }
+
+    def frames(self, result: Result) -> list[tuple[Any, ...]]:
+        """Error, PSNR and SSIM of every frame; small frames have no SSIM."""
+        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
+        rows = []
+        for k in range(clip.shape[2]):
+            frame, true = recovered[:, :, k], clip[:, :, k]
+            error = float(relative_error(frame, true)) if true.any() else float("nan")
+            large = min(true.shape) >= SSIM_WINDOW
+            similarity = ssim(frame, true, data_range=1) if large else float("nan")
+            rows.append((k + self.first_frame, error, psnr(frame, true, data_range=1), similarity))
+        return rows
+
+    def curves(self, result: Result) -> list[tuple[Any, ...]]:
+        """Cost, residual and error after every epoch."""
+        history = result.history
+        names = ("epoch", "cost", "residual", "error")
+        return list(zip(*(history[name].tolist() for name in names), strict=True))
+
+    def write(self, out: Path, result: Result) -> None:
+        """Recovered clip, strip, tables, curves and report, in a folder."""
+        out.mkdir(parents=True, exist_ok=True)
+        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
+        result.save(out / "result.npz", overwrite=True)
+        with replacing(out / "recovered.npy") as file:
+            np.save(file, recovered)
+        magnify = max(1, 240 // max(clip.shape[:2]))
+        save_gif(out / "recovered.gif", recovered, magnify=magnify)
+        both = np.concatenate([clip, recovered], axis=1)
+        save_gif(out / "comparison.gif", both, magnify=magnify)
+        strip, curves = self._strip(recovered), self._draw_curves(result)
+        pictures = {"strip": (png(strip), strip), "curves": (png(curves), curves)}
+        for name, (data, _) in pictures.items():
+            write_bytes(out / f"{name}.png", data)
+        frames = self.frames(result)
+        write_bytes(out / "frames.csv", csv_bytes(FRAME_COLUMNS, frames))
+        write_bytes(out / "curves.csv", csv_bytes(CURVE_COLUMNS, self.curves(result)))
+        movie = (out / "comparison.gif").read_bytes()
+        write_bytes(out / "report.html", self._report(result, pictures, movie, frames))
+
+    def _report(
+        self, result: Result, pictures: dict[str, Any], movie: bytes, frames: list[tuple[Any, ...]]
+    ) -> bytes:
+        rows: list[tuple[str, ...]] = [
+            (str(k), f"{e:.4f}", f"{p:.1f}", f"{s:.3f}") for k, e, p, s in frames
+        ]
+        words = {
+            "strip": (
+                "Frames",
+                "Original, recovered, and five times the difference.",
+            ),
+            "curves": ("Curves", "Cost, and relative residual and error, after every epoch."),
+        }
+        sections = [
+            Section(
+                name, title, title, text, data_url(pictures[name][0]),
+                round(DPI * pictures[name][1].get_size_inches()[0]),
+                Highlights(("frame", "relative error", "PSNR, dB", "SSIM"), rows),
+            )
+            for name, (title, text) in words.items()
+        ]  # fmt: skip
+        context = {
+            "title": f"{self.clip.origin.split(',')[0]}, recovered from {self.m} measurements",
+            "summary": self.summary(result),
+            "movie": data_url(movie, "image/gif"),
+            "strip": sections[0],
+            "curves": sections[1],
+            "provenance": machine()
+            | {
+                "seed": str(self.seed),
+                "rank": str(self.rank),
+                "measurements": str(self.m),
+                "max epochs": str(self.max_epochs),
+                "solver": result.solver,
+                "clip": repr(self.clip),
+            },
+        }
+        return render("video.html", context).encode()
+
+    def _strip(self, recovered: NumPyArray, most: int = 8) -> Any:
+        """Frames side by side: original above, recovered and difference below."""
+        from lowtucker._plotting import new_figure
+
+        clip = self.clip.pixels
+        count = clip.shape[2]
+        chosen = np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
+        tall = max(0.5, min(2.0, clip.shape[0] / clip.shape[1]))
+        size = {"width": max(4.0, 1.5 * len(chosen)), "height": 3 * (1.5 * tall + 0.2)}
+        figure, axes = new_figure(3, len(chosen), **size)
+        difference = 0.5 + 5 * (recovered - clip) / 2
+        lines = zip(
+            ("original", "recovered", "difference x 5"), (clip, recovered, difference), strict=True
+        )
+        for row, (name, tensor) in enumerate(lines):
+            for column, k in enumerate(chosen):
+                panel = np.reshape(axes, (3, -1))[row, column]
+                panel.imshow(tensor[:, :, k], cmap="gray", vmin=0, vmax=1)
+                panel.set_xticks([])
+                panel.set_yticks([])
+                if row == 0:
+                    panel.set_title(f"frame {k + self.first_frame}", fontsize=9)
+                if column == 0:
+                    panel.set_ylabel(name, fontsize=9)
+        return figure
+
+    def _draw_curves(self, result: Result) -> Any:
+        from lowtucker._plotting import new_figure
+
+        figure, (left, right) = new_figure(1, 2)
+        epoch = result.history["epoch"]
+        left.semilogy(epoch, result.history["cost"])
+        left.set_ylabel("cost")
+        right.semilogy(epoch, result.history["residual"], label="residual")
+        right.semilogy(epoch, result.history["error"], label="error")
+        right.set_ylabel("relative residual and error")
+        right.legend(fontsize=8)
+        for panel in (left, right):
+            panel.set_xlabel("epoch")
+            panel.grid(alpha=0.3)
+        return figure

@@ -1,0 +1,1 @@
+"""Simulations: jobs that any worker may compute, kept as they come, resumed where they stopped."""

@@ -1,0 +1,315 @@
+r"""Which measurements a stochastic step looks at.
+
+A sampler is bound to a problem, then draws: a pure function of (t, seed). The weight of a draw,
+:math:`b_i / (m\,p(i))`, is the paper's :math:`1/(M p(i))` where b divides m, and keeps the block
+gradient unbiased where it does not: :math:`\sum_i p(i)\, weight_i \nabla f_i = \nabla F`.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Self
+
+import numpy as np
+
+from lowtucker._array import Rows, as_array, as_integer, to_numpy
+from lowtucker._array.random import LIMIT, Seed, as_seed, uniforms
+from lowtucker.problem import Problem
+
+__all__ = ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"]
+
+NumPyArray = np.ndarray[Any, Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Draw:
+    """A block: its rows, and the weight of its gradient.
+
+    For a stack of trials ``rows`` has one entry and ``weight`` one number for every trial.
+    """
+
+    rows: Rows
+    weight: float | NumPyArray
+
+    __hash__ = None  # type: ignore[assignment]  # rows may be arrays
+
+    def __eq__(self, other: object) -> bool:
+        """Whether rows and weights are the same."""
+        if not isinstance(other, Draw):
+            return NotImplemented
+        return _same_rows(self.rows, other.rows) and np.array_equal(self.weight, other.weight)
+
+
+def _same_rows(a: Rows, b: Rows) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same_rows, a, b))
+    if isinstance(a, slice | tuple) or isinstance(b, slice | tuple):
+        return type(a) is type(b) and a == b
+    return np.array_equal(a, b)
+
+
+@dataclass(frozen=True)
+class BlockSampler(ABC):
+    """Draws blocks of measurements.
+
+    Parameters
+    ----------
+    block_size : int
+        b, from 1 to m.
+    """
+
+    block_size: int
+    m: int = field(default=0, init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        """Check what can be checked without a problem."""
+        as_integer(self.block_size, "block_size")
+
+    def bind(self, problem: Problem) -> Self:
+        """Give a copy of the sampler that knows the problem it draws for."""
+        if not isinstance(problem, Problem):
+            raise TypeError(
+                f"problem must be a Problem, got {type(problem).__name__}. "
+                "Try lowtucker.Problem(A, y)."
+            )
+        if self.block_size > problem.m:
+            raise ValueError(
+                f"block_size = {self.block_size} must be between 1 and the number of measurements, "
+                f"{problem.m}."
+            )
+        bound = replace(self)
+        object.__setattr__(bound, "m", problem.m)
+        return bound
+
+    def draw(self, t: int, seed: Seed = 0, trials: Sequence[int] | None = None) -> Draw:
+        """Block of step ``t``.
+
+        Parameters
+        ----------
+        t : int
+        seed : int or (int, trial)
+        trials : sequence of int, optional
+            Draw for a stack of these trials: for trial k what ``seed=(seed, k)`` draws alone.
+        """
+        if not self.m:
+            raise ValueError(
+                f"{type(self).__name__} does not know its problem yet: call bind(problem) first."
+            )
+        number, first = as_seed(seed)
+        t = as_integer(t, "t", 0, LIMIT - 1)
+        numbers = (first,) if trials is None else _checked_trials(trials)
+        rows, weights = self._draw(t, number, numbers)
+        if trials is None:
+            return Draw(rows[0], float(weights[0]))
+        return Draw(tuple(rows), weights)
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Sampler for some of the trials of the stack that it is bound to, by position."""
+        return self
+
+    @property
+    def n_blocks(self) -> int:
+        """Return M = ceil(m / b)."""
+        return math.ceil(self.m / self.block_size)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """The number of steps that count as one epoch: as many as there are blocks."""
+        return self.n_blocks
+
+    @abstractmethod
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
+        """Rows and weight of step t for every trial."""
+
+    def _slice(self, i: int) -> slice:
+        return slice(i * self.block_size, min(self.m, (i + 1) * self.block_size))
+
+    def _lengths(self) -> NumPyArray:
+        """Lengths b_i of the blocks; the last is shorter where b does not divide m."""
+        lengths = np.full(self.n_blocks, self.block_size)
+        lengths[-1] = self.m - (self.n_blocks - 1) * self.block_size
+        return lengths
+
+
+@dataclass(frozen=True)
+class Partition(BlockSampler):
+    """Fixed contiguous blocks, one drawn with probability p(i), with replacement: Algorithm 1.
+
+    Parameters
+    ----------
+    block_size : int
+        b, from 1 to m. M = ceil(m / b) blocks; the last is shorter where b does not divide m.
+    p : None, "norms" or M numbers
+        Probabilities p(i): uniform by default; "norms" is proportional to the blocks' squared
+        Frobenius norms.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((3, 4), m=10)
+    >>> problem = lt.Problem(A, A.forward(lt.random_tucker((3, 4), (1, 1))))
+    >>> sampler = Partition(block_size=4).bind(problem)
+    >>> sampler.n_blocks
+    3
+    >>> sampler.draw(t=0, seed=0) == sampler.draw(t=0, seed=0)
+    True
+    """
+
+    p: Any = None
+    _p: NumPyArray = field(
+        default_factory=lambda: np.empty(0), init=False, repr=False, compare=False
+    )
+
+    def __post_init__(self) -> None:
+        """Check the probabilities."""
+        super().__post_init__()
+        if isinstance(self.p, str):
+            if self.p != "norms":
+                raise ValueError(
+                    f'p must be None (uniform), "norms" or a list of probabilities, got {self.p!r}.'
+                )
+        elif self.p is not None:
+            object.__setattr__(self, "p", _checked_probabilities(self.p))
+
+    def bind(self, problem: Problem) -> Self:
+        """Fix the probabilities for a problem."""
+        bound = super().bind(problem)
+        M = bound.n_blocks
+        if self.p is None:
+            return bound
+        if isinstance(self.p, str):
+            p = bound._norms(problem)
+        else:
+            p = np.asarray(self.p)
+            if len(p) != M:
+                raise ValueError(
+                    f"p must have one probability for each of the {M} blocks of {self.block_size} "
+                    f"out of {problem.m} measurements, got {len(p)}."
+                )
+        object.__setattr__(bound, "_p", p)
+        return bound
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Sampler for some of the trials, each with its own probabilities."""
+        if self._p.ndim < 2:
+            return self
+        part = copy(self)
+        object.__setattr__(part, "_p", self._p[list(positions)])
+        return part
+
+    def _norms(self, problem: Problem) -> NumPyArray:
+        """Share of the squared row norms in each block, one row a trial in a stack."""
+        norms = to_numpy(problem.A.row_norms()).astype(np.float64)
+        norms = norms.reshape(-1, self.m) if norms.ndim > 2 else norms
+        largest = norms.max(axis=-1, keepdims=True)
+        squares = (norms / np.where(largest > 0, largest, 1.0)) ** 2
+        sums = np.add.reduceat(squares, range(0, self.m, self.block_size), axis=-1)
+        if not (sums > 0).all():
+            raise ValueError(
+                'p="norms" would never draw a block whose rows are all zero. '
+                "Remove the zero measurements, or use p=None."
+            )
+        return np.asarray(sums / sums.sum(axis=-1, keepdims=True))
+
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
+        epoch, position = divmod(t, self.n_blocks)
+        u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)[:, position]
+        if self.p is None:
+            blocks = (u * self.n_blocks).astype(int)
+            weights = self._lengths()[blocks] * (self.n_blocks / self.m)
+            return [self._slice(i) for i in blocks.tolist()], weights
+        if self._p.ndim == 2 and len(self._p) != len(trials):
+            raise ValueError(
+                f'p="norms" was bound to a stack of {len(self._p)} trials, which have other '
+                f"probabilities each: draw for as many, got {len(trials)}. "
+                f"Try draw(t, seed, trials=range({len(self._p)}))."
+            )
+        p = np.broadcast_to(self._p, (len(trials), self.n_blocks))
+        cdf = np.cumsum(p, axis=-1)
+        blocks = np.minimum((u[:, None] * cdf[:, -1:] >= cdf).sum(axis=-1), self.n_blocks - 1)
+        drawn = np.take_along_axis(p, blocks[:, None], axis=-1)[:, 0]
+        weights = self._lengths()[blocks] / (self.m * drawn)
+        return [self._slice(int(i)) for i in blocks], weights
+
+
+@dataclass(frozen=True)
+class Shuffled(BlockSampler):
+    """Fixed contiguous blocks, each drawn once an epoch, in a new random order every epoch."""
+
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
+        epoch, position = divmod(t, self.n_blocks)
+        u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)
+        blocks = np.argsort(u, axis=-1, kind="stable")[:, position]
+        weights = self._lengths()[blocks] * (self.n_blocks / self.m)
+        return [self._slice(int(i)) for i in blocks], weights
+
+
+@dataclass(frozen=True)
+class RandomRows(BlockSampler):
+    """A fresh random set of b different rows at every step, as in Figures 3 to 7 of the paper."""
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Return round(m / b), as the paper counts."""
+        return max(1, round(self.m / self.block_size))
+
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
+        u = uniforms(seed, t, trials, self.m)
+        if self.block_size < self.m:
+            u = np.argpartition(u, self.block_size, axis=-1)[:, : self.block_size]
+            rows = np.sort(u, axis=-1)
+        else:
+            rows = np.broadcast_to(np.arange(self.m), u.shape)
+        return list(rows), np.ones(len(trials))
+
+
+@lru_cache(maxsize=16)
+def _epoch_uniforms(seed: int, epoch: int, trials: tuple[int, ...], count: int) -> NumPyArray:
+    """Keep the numbers of the epoch at hand: setting up Philox costs as much as many steps."""
+    u = uniforms(seed, epoch, trials, count)
+    u.flags.writeable = False
+    return u
+
+
+def _checked_trials(trials: Any) -> tuple[int, ...]:
+    try:
+        if isinstance(trials, str | bytes | set | dict):
+            raise TypeError
+        return _as_trials(tuple(trials))
+    except TypeError:
+        raise TypeError(
+            "trials must be a sequence of integers, the numbers of the trials, got "
+            f"{trials!r:.80}. Try trials=range(2)."
+        ) from None
+
+
+@lru_cache(maxsize=16)  # a solver asks for the same ones at every step
+def _as_trials(trials: tuple[Any, ...]) -> tuple[int, ...]:
+    if not trials:
+        raise ValueError("trials must have at least one entry, got none. Try trials=range(2).")
+    return tuple(as_integer(k, "trials", 0, LIMIT - 1) for k in trials)
+
+
+def _checked_probabilities(p: Any) -> tuple[float, ...]:
+    values = to_numpy(as_array(p, "p"))
+    if values.dtype.kind not in "iuf":
+        raise ValueError(f"p must be real numbers, got dtype {values.dtype}. Try p=None (uniform).")
+    if values.ndim != 1 or not values.size:
+        raise ValueError(
+            f"p must be a list of probabilities, got shape {values.shape}. Try p=None (uniform)."
+        )
+    # single precision sums to 1 within its own rounding error
+    rounding = np.finfo(values.dtype).eps * values.size if values.dtype.kind == "f" else 0.0
+    values = values.astype(np.float64)
+    if not (np.isfinite(values).all() and (values > 0).all()):
+        raise ValueError(
+            "p must be positive: a block that is never drawn is never used. Try p=None (uniform)."
+        )
+    if not math.isclose(values.sum(), 1.0, rel_tol=max(1e-9, rounding)):
+        raise ValueError(f"p must sum to 1, got {values.sum():.9g}. Try p / p.sum().")
+    return tuple(map(float, values / values.sum()))
