@@ -2,23 +2,24 @@
 
     python tools/trace_calls.py                   # a table of all calls
     python tools/trace_calls.py recover fit       # of some of them
-    python tools/trace_calls.py --returns         # also lists the returns
+    python tools/trace_calls.py --returns         # also lists the last two columns
 
-A call is easy to follow if it visits few modules, each of them once. For some typical calls this
-prints the number of
+A call is easy to follow if it visits few modules, each of them once. This prints the number of
 
 - modules in which a function ran, or that the call imported;
 - functions, by module and qualified name. Comprehensions count, which Python 3.12 and later mostly
   run in place: compare numbers of one version only;
-- crossings: calls from one module into another, each time. Code outside of the package in between
-  (contextlib, NumPy) is skipped; to resume a generator is a call;
-- returns: crossings into a module that is on the stack already, as in A -> B -> A. Only the hallway
-  counts: all modules but tensors, operators and arrays, which everybody calls. Properties, special
-  methods, lambdas and nested functions do not count: they are what one module hands to another.
-  "3 pairs, 12 calls" are twelve such calls, by three pairs of a module and its caller.
+- cross-module calls, each time. Code outside of the package in between (contextlib, NumPy) is
+  skipped; to resume a generator is a call;
+- returns: such calls into a module that is on the stack already, as in A -> B -> A; "2 pairs, 9
+  calls" are nine of them by two pairs of a module and its caller;
+- shared modules: those that more than one other module calls.
 
-Generated code, such as the ``__init__`` of a dataclass, counts nowhere. Every call is made in a
-process of its own, with one BLAS thread, so that its numbers do not depend on those before it.
+The last two look at the hallway only: all modules but tensors, operators and arrays, which anybody
+may call. Properties, special methods, lambdas and nested functions do not count there: they are
+what one module hands to another. Generated code, such as the ``__init__`` of a dataclass, counts
+nowhere. Every call is made in a process of its own, with one BLAS thread, so that its numbers do
+not depend on the calls before it.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ import threadpoolctl
 
 import lowtucker as lt
 
-HOME = str(Path(lt.__file__).parent)
+HOME = str(Path(lt.__file__).parent / "_")[:-1]
 FOUNDATION = {"tensor", "operators", "_array", "_arrays", "_linalg", "_random", "_errors"}
 
 
@@ -55,13 +56,14 @@ class Trace:
     modules: set[str] = field(default_factory=set)
     functions: set[tuple[str, str]] = field(default_factory=set)
     crossings: int = 0
-    returns: Counter[tuple[str, str]] = field(default_factory=Counter)  # (module, its caller)
+    callers: dict[str, set[str]] = field(default_factory=dict)  # of modules of the hallway
+    returns: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (caller, module)
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
         """Count a call."""
-        module, code = _module(frame), frame.f_code
-        if event != "call" or module is None:
+        if event != "call" or (module := _module(frame)) is None:
             return
+        code = frame.f_code
         self.modules.add(module)
         if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a module or of a class
             return
@@ -70,9 +72,23 @@ class Trace:
         caller = next(below, module)
         if caller != module:
             self.crossings += 1
-            hallway = module.split(".")[0] not in FOUNDATION
-            if hallway and not _handed_over(code, module) and module in below:
-                self.returns[module, caller] += 1
+            if module.split(".")[0] not in FOUNDATION and not _handed_over(code, module):
+                self.callers.setdefault(module, set()).add(caller)
+                self.returns[caller, module] += module in below
+
+    def summary(self) -> tuple[object, ...]:
+        """Columns of the table."""
+        pairs, shared = len(+self.returns), sum(len(c) > 1 for c in self.callers.values())
+        returns = f"{pairs} pairs, {self.returns.total()} calls"
+        return len(self.modules), len(self.functions), self.crossings, returns, shared
+
+    def details(self) -> Iterator[str]:
+        """Returns and shared modules."""
+        for (caller, module), count in (+self.returns).most_common():
+            yield f"{caller} returns to {module}: {count} calls"
+        for module, callers in sorted(self.callers.items()):
+            if len(callers) > 1:
+                yield f"{module} is called by {', '.join(sorted(callers))}"
 
 
 def _module(frame: FrameType) -> str | None:
@@ -95,23 +111,22 @@ def _below(frame: FrameType) -> Iterator[str]:
 @functools.cache
 def _handed_over(code: CodeType, module: str) -> bool:
     """Whether this is a property, a special method, a lambda or a nested function."""
-    name = code.co_qualname
-    if "<" in name or (code.co_name.startswith("__") and code.co_name.endswith("__")):
+    if "<" in code.co_qualname or (code.co_name[:2] == "__" == code.co_name[-2:]):
         return True
-    found: Any = sys.modules[f"lowtucker.{module}"]
-    for part in name.split("."):
+    found: Any = sys.modules.get(f"lowtucker.{module}")
+    for part in code.co_qualname.split("."):
         found = inspect.getattr_static(found, part, None)
     return isinstance(found, property | functools.cached_property)
 
 
-def _recover(trials: int | None = None, **settings: Any) -> Callable[[], object]:
+def _recover(m: int, trials: int | None = None, **settings: Any) -> Callable[[], object]:
     X = lt.random_tucker((10, 10, 5), (2, 2, 2), seed=0, trials=trials)
-    A = lt.gaussian((10, 10, 5), 300, seed=1, trials=trials)
+    A = lt.gaussian((10, 10, 5), m, seed=1, trials=trials)
     return functools.partial(lt.recover, A, A.forward(X), (2, 2, 2), **settings)
 
 
 def _complete() -> Callable[[], object]:
-    X = lt.random_tucker((20, 20, 20), (2, 2, 2), seed=0).full()
+    X = lt.random_tucker((15, 15, 15), (2, 2, 2), seed=0).full()
     holes = np.random.default_rng(0).random(X.shape) < 0.7
     return functools.partial(lt.complete, np.where(holes, np.nan, X), "auto")
 
@@ -127,13 +142,13 @@ def _fit(rank: Any) -> Callable[[], object]:
 
 
 def _fig3() -> None:
-    """One trial of one cell, and the report; imports are a part of it."""
+    """One trial of one cell, four epochs, and the report; imports are a part of it."""
     try:
         lab = importlib.import_module("lowtucker.lab.experiments.reproduce")
     except ImportError:
         lab = importlib.import_module("lowtucker.experiments.reproduce")
     paper = lab.Paper()
-    few = replace(paper.few, measurements=(60, 102), ranks=((1, 2, 2),), epochs=5)
+    few = replace(paper.few, measurements=(60, 102), ranks=((1, 2, 2),), epochs=4)
     names = [f"{solver}_{what}" for solver in ("TIHT", "StoTIHT") for what in ("error", "epochs")]
     with tempfile.TemporaryDirectory() as folder:
         run = lab.Reproduction(("fig3",), Path(folder), 1, paper=replace(paper, few=few))
@@ -143,8 +158,8 @@ def _fig3() -> None:
 
 
 CALLS: dict[str, tuple[str, Callable[[], Callable[[], object]]]] = {
-    "recover": ("recover, dense, auto", _recover),
-    "stack": ("StoTIHT on a stack", lambda: _recover(10, solver="stotiht")),
+    "recover": ("recover, dense, auto", lambda: _recover(300)),
+    "stack": ("StoTIHT on a stack", lambda: _recover(400, 10, solver="stotiht")),
     "complete": ('complete(rank="auto")', _complete),
     "fit": ("TuckerRegressor.fit, rank given", lambda: _fit((2, 2, 2))),
     "fit-auto": ('TuckerRegressor.fit, rank "auto"', lambda: _fit("auto")),
@@ -167,25 +182,23 @@ def traced(name: str) -> Trace:
 
 
 def main() -> None:
-    """Print the table, and the returns if they are asked for."""
+    """Print the table, and the details if they are asked for."""
     parser = argparse.ArgumentParser(description="Count what typical calls visit.")
-    parser.add_argument("calls", nargs="*", metavar="CALL", help=", ".join(CALLS))
-    parser.add_argument("--returns", action="store_true", help="list the returns too")
+    parser.add_argument("calls", nargs="*", metavar="CALL", help=f"any of {', '.join(CALLS)}")
+    parser.add_argument("--returns", action="store_true", help="list returns and shared modules")
     arguments = parser.parse_args()
     names = arguments.calls or list(CALLS)
-    if unknown := set(names) - set(CALLS):
-        parser.error(f"there is no call {min(unknown)!r}: try any of {', '.join(CALLS)}.")
+    if not set(names) <= set(CALLS):
+        parser.error(f"CALL is any of {', '.join(CALLS)}.")
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
-        traces = list(pool.map(traced, names))
-    print(f"{'call':32} | modules | functions | crossings | returns")
-    for name, t in zip(names, traces, strict=True):
-        counts = f"{len(t.modules):7} | {len(t.functions):9} | {t.crossings:9}"
-        print(f"{CALLS[name][0]:32} | {counts} | {len(t.returns)} pairs, {t.returns.total()} calls")
-    for name, t in zip(names, traces, strict=True) if arguments.returns else ():
-        print(f"\n{CALLS[name][0]}: returns to a module, by its caller")
-        for (module, caller), count in sorted(t.returns.items(), key=lambda item: -item[1]):
-            print(f"{count:7}  {module} <- {caller}")
+        traces = dict(zip(names, pool.map(traced, names), strict=True))
+    row = "{:32} | {:>7} | {:>9} | {:>18} | {:19} | {:>6}"
+    print(row.format("call", "modules", "functions", "cross-module calls", "returns", "shared"))
+    for name, trace in traces.items():
+        print(row.format(CALLS[name][0], *trace.summary()))
+    for name, trace in traces.items() if arguments.returns else ():
+        print(f"\n{CALLS[name][0]}", *trace.details(), sep="\n  ")
 
 
 if __name__ == "__main__":

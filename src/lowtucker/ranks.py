@@ -229,7 +229,7 @@ def larger_rank_fits(problem: Problem, result: Result, fit: Fit) -> Comparison:
         return Comparison(None, False)
     given = _Candidate.of(again.X, held, fit)
     candidates = {larger}
-    if not problem.A.alike and result.degrees_of_freedom <= LARGE:
+    if not problem.A.traits.isotropic and result.degrees_of_freedom <= LARGE:
         # nothing else tells noise: ranks that leave one mode as it is too
         for k, r in enumerate(result.rank):
             candidates.add(attainable_rank((*larger[:k], r, *larger[k + 1 :])))

@@ -210,7 +210,9 @@ def _judged(
             note = "The look at larger ranks was not finished."
             notes = (*result.notes, note)
             return replace(result, status=Status.INTERRUPTED, success=False, notes=notes)
-        told = problem.A.alike and problem.A.designs  # by the adjoint, which tells more
+        told = (
+            problem.A.traits.isotropic and problem.A.traits.has_fast_tangent
+        )  # by the adjoint, which tells more
         if nothing_better and not told and 100 * eps(problem.y) < result.residual:
             if CLEAR / NEARLY < result.residual < CLEAR * NEARLY:
                 remark = (
@@ -277,8 +279,8 @@ def _has_full_rank(problem: Problem, result: Result, seed: Seed) -> tuple[bool, 
     if result.status is not Status.CONVERGED and result.error_estimate is not None:
         return True, result  # with noise the estimate is the measure
     dof = result.degrees_of_freedom
-    if not problem.A.designs or dof > LARGE or problem.equations * dof**2 > COSTLY:
-        plenty = problem.A.designs and problem.equations >= PLENTY * dof
+    if not problem.A.traits.has_fast_tangent or dof > LARGE or problem.equations * dof**2 > COSTLY:
+        plenty = problem.A.traits.has_fast_tangent and problem.equations >= PLENTY * dof
         return plenty or sees_all(problem, result.X, seed), result
     try:
         values = eigenvalues(problem, result.X)

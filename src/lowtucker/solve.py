@@ -288,7 +288,7 @@ def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
         advice = f"It makes {dof}^2 numbers. Try lowtucker.RGN(products=True), or a smaller rank."
         if solver.makes_tensors:
             advice = 'It makes tensors of the full size. Try solver="auto", which need not.'
-        elif problem.A.makes_tensors:
+        elif problem.A.traits.forms_full_tensor:
             advice = (
                 f"{type(problem.A).__name__} makes tensors of the full size, {problem.shape}: try "
                 "operators that need not (rank_one, entries, kronecker), or a smaller tensor."
@@ -344,13 +344,13 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
     plenty = problem.equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
-    if not problem.A.designs:
+    if not problem.A.traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
     if isinstance(problem.A, EntriesOperator) and dof > LARGE:
         return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
-    small = problem.A.restricts and dof <= LARGE  # dof^2 numbers for a block
+    small = problem.A.traits.row_separable and dof <= LARGE  # dof^2 numbers for a block
     blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
     return [*blocks, RGN(starts=starts)]
 

@@ -1,10 +1,13 @@
-"""Why a run ended. Every value is advice."""
+"""Why a run ended, and what was found out about its result. Every status is advice."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from enum import Enum
+from typing import Any
 
-__all__ = ["Status"]
+__all__ = ["Finding", "Status"]
 
 
 class Status(Enum):
@@ -53,3 +56,30 @@ class Status(Enum):
 
     def __str__(self) -> str:
         return self.value
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One statement about a problem or a result, with the numbers behind it.
+
+    Attributes
+    ----------
+    kind : str
+        A name for programs: "unsampled", "duplicates", "larger rank", ...
+    text : str
+        A sentence for people.
+    numbers : mapping of str to numbers
+    status : Status or None
+        The status that it decides, if any.
+    borderline : bool
+        Whether slightly different numbers would have led to another decision.
+    """
+
+    kind: str
+    text: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+    status: Status | None = None
+    borderline: bool = False
+
+    def __str__(self) -> str:
+        return self.text

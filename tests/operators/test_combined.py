@@ -101,8 +101,8 @@ def test_a_stack_is_its_parts_one_below_the_other():
     A, M = three()
     assert_is(A, M)
     assert_design_is(A, M)
-    assert A.restricts
-    assert A.designs
+    assert A.traits.row_separable
+    assert A.traits.has_fast_tangent
 
 
 ROWS = [
@@ -149,13 +149,13 @@ def test_rows_of_one_part_are_a_block_of_that_part():
 def test_a_stack_has_no_fast_rows_or_designs_where_a_part_has_none():
     M = matrix(4)
     A = stack([lt.DenseOperator(matrix(5), SHAPE), function(M)])
-    assert not A.restricts
-    assert not A.designs
+    assert not A.traits.row_separable
+    assert not A.traits.has_fast_tangent
     sparse = stack(
         [lt.DenseOperator(matrix(5), SHAPE), lt.SparseOperator(scipy.sparse.csr_array(M), SHAPE)]
     )
-    assert sparse.restricts
-    assert not sparse.designs
+    assert sparse.traits.row_separable
+    assert not sparse.traits.has_fast_tangent
     assert_design_is(sparse, np.vstack([matrix(5), M]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -267,11 +267,11 @@ def test_normal_equations_are_those_of_the_parts(monkeypatch):
 
 def test_rows_are_alike_where_all_parts_are():
     dense, samples = lt.DenseOperator(matrix(5), SHAPE), lt.entries(SHAPE, INDEX)
-    assert stack([dense, dense]).alike
-    assert not stack([dense, samples]).alike
-    assert scale(dense, 2.0).alike
-    assert not scale(samples, 2.0).alike
-    assert not compose(dense, matrix(24), shape=SHAPE).alike
+    assert stack([dense, dense]).traits.isotropic
+    assert not stack([dense, samples]).traits.isotropic
+    assert scale(dense, 2.0).traits.isotropic
+    assert not scale(samples, 2.0).traits.isotropic
+    assert not compose(dense, matrix(24), shape=SHAPE).traits.isotropic
 
 
 def only_real(M, shape=SHAPE):
@@ -380,8 +380,8 @@ def test_kinds_of_arrays_do_not_mix():
 def test_a_scaled_operator_has_scaled_rows(factor):
     A = scale(lt.DenseOperator(matrix(5), SHAPE), factor)
     M = np.broadcast_to(factor, 5)[:, None] * matrix(5)
-    assert A.restricts
-    assert A.designs
+    assert A.traits.row_separable
+    assert A.traits.has_fast_tangent
     assert_is(A, M)
     assert_design_is(A, M)
     for rows in (slice(1, 5, 2), np.array([4, 0, 1, 1])):
@@ -423,8 +423,8 @@ def test_a_scaled_start_is_that_of_the_inner_operator():
 
 def test_a_scaled_operator_is_as_fast_as_its_inner_one():
     A = scale(function(matrix(4)), 2.0)
-    assert not A.restricts
-    assert not A.designs
+    assert not A.traits.row_separable
+    assert not A.traits.has_fast_tangent
     with pytest.warns(lt.SlowOperatorWarning, match="FunctionOperator"):
         assert_is(A.restrict(np.array([3, 1])), 2 * matrix(4)[[3, 1]])
 
@@ -473,7 +473,7 @@ def test_the_last_map_is_applied_first():
     np.testing.assert_allclose(
         compose(B, A).tangent(T).matvec(T.here), B @ (matrix(6) @ T.X.full().reshape(-1)), **NEAR
     )
-    assert not compose(B, A).designs
+    assert not compose(B, A).traits.has_fast_tangent
 
 
 def own(M):
@@ -543,13 +543,13 @@ def test_factors_reach_the_last_map_as_they_are():
 def test_blocks_are_those_of_the_first_map():
     M = matrix(5, 6) @ matrix(6)
     A = compose(lt.DenseOperator(matrix(5, 6), (6,)), pylops.MatrixMult(matrix(6)), shape=SHAPE)
-    assert A.restricts
+    assert A.traits.row_separable
     for rows in (slice(1, 4), np.array([4, 0, 0])):
         block = A.restrict(rows)
         assert block.links[0].map.m == block.m == len(M[rows])
         assert_is(block, M[rows])
     slow = compose(pylops.MatrixMult(matrix(5, 6)), matrix(6), shape=SHAPE)
-    assert not slow.restricts
+    assert not slow.traits.row_separable
     with pytest.warns(lt.SlowOperatorWarning, match="ComposedOperator cannot measure some"):
         block = slow.restrict(np.array([4, 0, 0]))
     assert_is(block, M[[4, 0, 0]])

@@ -84,9 +84,9 @@ def test_residual_is_zero_at_the_truth(rng):
 
 def test_designs_says_who_is_fast(rng):
     A, T = make(rng)
-    assert A.designs
+    assert A.traits.has_fast_tangent
     slow = lt.FunctionOperator(A.forward, A.adjoint, SHAPE, M)
-    assert not slow.designs
+    assert not slow.traits.has_fast_tangent
     assert type(slow.tangent(T)) is TangentDesign
     np.testing.assert_allclose(slow.tangent(T).dense(), A.tangent(T).dense(), atol=1e-12)
 

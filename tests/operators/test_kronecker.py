@@ -206,7 +206,7 @@ def test_two_steps(grouped, dtype, rows, monkeypatch):
         np.testing.assert_allclose(block.row_norms(), np.linalg.norm(K[some], axis=1), rtol=1e-12)
     if isinstance(A, ModewiseOperator):
         assert A.groups == groups
-        assert not A.designs
+        assert not A.traits.has_fast_tangent
     rank = lt.attainable_rank(tuple(min(2, n) for n in shape))
     T = lt.random_tucker(shape, rank, seed=0, dtype=dtype)
     x = T.full().ravel()

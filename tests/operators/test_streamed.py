@@ -47,8 +47,8 @@ def source(request, tmp_path):
 def test_all_products_are_those_of_the_matrix(source, small_blocks, rng):
     A, B = lt.stored(source, SHAPE), lt.DenseOperator(matrix(), SHAPE)
     assert (A.m, A.shape, A.dtype) == (B.m, B.shape, B.dtype)
-    assert A.restricts
-    assert A.designs
+    assert A.traits.row_separable
+    assert A.traits.has_fast_tangent
     X, v, w = rng.standard_normal(SHAPE), rng.standard_normal(M), rng.uniform(0.5, 2, M)
     near = {"rtol": 0, "atol": 1e-11}
     np.testing.assert_allclose(A.forward(X), B.forward(X), **near)

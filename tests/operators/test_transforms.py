@@ -245,12 +245,12 @@ def test_a_start_without_signs_leaves_the_diagonal_of_the_spectrum_out(kind, rng
 def test_blocks_with_signs_are_not_cheaper():
     signed = subsampled_transform((8, 8, 8), 60)
     separable = subsampled_transform((8, 8, 8), 60, signs=False)
-    assert (signed.restricts, signed.designs) == (False, False)
-    assert (separable.restricts, separable.designs) == (True, True)
+    assert (signed.traits.row_separable, signed.traits.has_fast_tangent) == (False, False)
+    assert (separable.traits.row_separable, separable.traits.has_fast_tangent) == (True, True)
     with warnings.catch_warnings():
         warnings.simplefilter("error", lt.SlowOperatorWarning)
         block = signed.restrict(slice(0, 5))
-    assert not block.restricts
+    assert not block.traits.row_separable
     assert block.signs is signed.signs  # not copied
 
 

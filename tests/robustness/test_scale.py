@@ -563,8 +563,8 @@ def test_a_powered_operator_is_the_multiple():
     mine, own = A.spectral_start(v, RANK), plain.spectral_start(v, RANK)
     np.testing.assert_array_equal(mine.core, own.core)
     assert lt.check_adjoint(A) < 1e-13
-    assert A.designs
-    assert A.restricts
+    assert A.traits.has_fast_tangent
+    assert A.traits.row_separable
 
 
 def test_a_powered_design_reads_rows_once_where_its_operator_does(monkeypatch):
@@ -591,7 +591,7 @@ def test_multiples_tell_what_their_operator_tells(times):
     assert B._remarks() == A._remarks() != ()
     mask = np.arange(10) != 0
     assert B._blind_spots((2, 2, 2), mask) == A._blind_spots((2, 2, 2), mask)
-    assert B.alike is A.alike
+    assert B.traits.isotropic is A.traits.isotropic
 
 
 def test_what_is_measured_times_zero_is_not_seen():

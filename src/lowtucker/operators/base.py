@@ -34,6 +34,8 @@ from lowtucker.operators.arguments import (
     refuse_rows_of_trials,
 )
 from lowtucker.operators.design import TangentDesign
+from lowtucker.operators.traits import Traits
+from lowtucker.status import Finding
 from lowtucker.tensor.decompose import hooi, hosvd
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import check_rank
@@ -127,6 +129,21 @@ class MeasurementOperator(ABC):
     def makes_tensors(self) -> bool:
         """Whether tensors of the full size are made, as for the start of a run."""
         return type(self)._spectral_start is MeasurementOperator._spectral_start
+
+    @property
+    def traits(self) -> Traits:
+        """What solvers and diagnosis may rely on."""
+        return Traits(
+            self.restricts, self.designs, self.alike, self.makes_tensors, self.takes_stacks
+        )
+
+    def diagnose(self, rank: tuple[int, ...], measured: Array | None = None) -> list[Finding]:
+        """Say what measurements cannot determine of a tensor of that rank, and other remarks.
+
+        ``measured`` is a mask of the measurements that count, None for all.
+        """
+        unseen = [Finding("unsampled", text) for text in self._blind_spots(rank, measured)]
+        return [*(Finding("duplicates", text) for text in self._remarks()), *unseen]
 
     # The hooks: two required, six that make it faster, two that tell
 

@@ -178,7 +178,7 @@ class Solver(ABC):
         """
         dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
         made = VECTORS * (problem.m + dof)
-        if self.makes_tensors or problem.A.makes_tensors:
+        if self.makes_tensors or problem.A.traits.forms_full_tensor:
             made += TENSORS * size(problem.shape)
         grams = GRAMS * dof**2 if self._by_gram(problem, dof) else 0
         return size(problem.batch_shape) * made + grams

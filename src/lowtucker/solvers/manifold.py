@@ -217,7 +217,7 @@ class Manifold(Solver):
             return None
         T, equations = state.model
         share = equations.residual.shape[0] / problem.m  # of the rows that the model has seen
-        if share < 1 and not problem.A.alike:
+        if share < 1 and not problem.A.traits.isotropic:
             return None
         try:
             values = real(eigvalsh(equations.gram)) / share
@@ -253,8 +253,8 @@ def bootstrap_start(
     # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
     ratio = float(problem.y_norm) / size
     X = X * (ratio * ratio)
-    few = min(problem.m, ROWS) if problem.A.alike else problem.m
-    one_block = problem.A.restricts and few < problem.m
+    few = min(problem.m, ROWS) if problem.A.traits.isotropic else problem.m
+    one_block = problem.A.traits.row_separable and few < problem.m
     A = problem.A.restrict(slice(0, few)) if one_block else problem.A
     measured, y = A.forward(X)[:few], y_plain[:few]
     w = 1.0 if problem.weights is None else problem.weights[:few]

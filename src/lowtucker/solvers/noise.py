@@ -48,7 +48,11 @@ def structure(problem: Problem, residual: Array, dof: int) -> float | None:
     more than 10^7 entries are not made.
     """
     share = float(problem.relative(residual))
-    fits = problem.A.designs and problem.A.alike and size(problem.shape) <= FULL
+    fits = (
+        problem.A.traits.has_fast_tangent
+        and problem.A.traits.isotropic
+        and size(problem.shape) <= FULL
+    )
     if not (fits and _effective(problem) >= PLENTY * dof and share <= CLEAR):
         return None
     weighted = residual if problem.weights is None else problem.weights * residual

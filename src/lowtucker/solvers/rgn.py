@@ -125,7 +125,7 @@ class RGN(Manifold):
 
     def _by_gram(self, problem: Problem, dof: int) -> bool:
         if self.products is None:
-            return dof <= (LARGE if problem.A.designs else FEW)
+            return dof <= (LARGE if problem.A.traits.has_fast_tangent else FEW)
         return not self.products
 
     def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:

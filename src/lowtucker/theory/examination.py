@@ -183,7 +183,7 @@ def examine(
     found = design = amplification = None
     if not wrong:
         b = block_size
-        if b is None and few.restricts:
+        if b is None and few.traits.row_separable:
             b = _block_size(few, rank)
         report("blocks and isometry bounds")
         found = trip(few, rank, b, starts=starts, samples=samples, seed=seed)
@@ -315,7 +315,7 @@ def _designs(
     problem = _empty(A)
     pairs, worst, seen = [], 0.0, True
     for X in random_tensors(A, rank, POINTS, as_seed(seed)):
-        if degrees_of_freedom(A.shape, rank) > (LARGE if A.designs else FEW):
+        if degrees_of_freedom(A.shape, rank) > (LARGE if A.traits.has_fast_tangent else FEW):
             return None, None, sees_all(problem, X, seed)
         values = eigenvalues(problem, X)
         pairs.append((values[0], values[-1]))

@@ -420,7 +420,7 @@ def _step(A: MeasurementOperator, here: _Found, sign: int) -> _Found | None:
     """Next tensor on the way; None where there is no better one."""
     T = TangentSpace(here.X)
     design, now = A.tangent(T), to_numpy(T.here)
-    small = A.designs and T.dof <= GRAM
+    small = A.traits.has_fast_tangent and T.dof <= GRAM
     c = _from_gram(design, A, sign) if small else _from_products(design, now, sign)
     inner = np.vdot(c, now)
     c = c * (inner / abs(inner) if inner else 1)  # the sign of an eigenvector means nothing
