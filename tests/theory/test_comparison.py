@@ -254,3 +254,15 @@ def test_what_the_theorem_is_not_about(change, error, message):
     weighted = lt.Problem(problem.A, problem.y, np.ones(100))
     with pytest.raises(TypeError, match="one Problem without weights"):
         lt.theory.contraction_of(weighted, X, lt.TIHT(step=0.5))
+
+
+def test_samplers_give_the_probabilities_of_their_blocks():
+    A = lt.gaussian((3, 4), m=10, seed=0)
+    problem = lt.Problem(A, np.ones(10))
+    p = [0.5, 0.3, 0.2]
+    np.testing.assert_allclose(lt.Partition(4).bind(problem).probabilities, [1 / 3] * 3)
+    np.testing.assert_array_equal(lt.Partition(4, p=p).bind(problem).probabilities, p)
+    np.testing.assert_allclose(lt.Shuffled(5).bind(problem).probabilities, [0.5, 0.5])
+    norms = lt.Partition(4, p="norms").bind(problem).probabilities
+    squares = A.row_norms() ** 2
+    np.testing.assert_allclose(norms[0], squares[:4].sum() / squares.sum())

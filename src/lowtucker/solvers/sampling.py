@@ -118,6 +118,11 @@ class BlockSampler(ABC):
         return math.ceil(self.m / self.block_size)
 
     @property
+    def probabilities(self) -> NumPyArray:
+        """Probabilities p(i) of the M blocks: uniform, unless the sampler has others."""
+        return np.full(self.n_blocks, 1 / self.n_blocks)
+
+    @property
     def steps_per_epoch(self) -> int:
         """The number of steps that count as one epoch: as many as there are blocks."""
         return self.n_blocks
@@ -201,6 +206,11 @@ class Partition(BlockSampler):
         part = copy(self)
         object.__setattr__(part, "_p", self._p[list(positions)])
         return part
+
+    @property
+    def probabilities(self) -> NumPyArray:
+        """Probabilities p(i), shape (M,); (trials, M) for p="norms" and a batch of problems."""
+        return self._p if self._p.size else super().probabilities
 
     def _norms(self, problem: Problem) -> NumPyArray:
         """Share of the squared row norms in each block, one row a trial in a stack."""

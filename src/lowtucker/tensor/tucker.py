@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,16 +18,18 @@ from lowtucker._array import (
     as_integer,
     eps,
     in_precision_of,
+    is_array,
     is_complex,
     kind,
     like,
     namespace,
+    per_trial,
     same_kind,
     size,
     to_numpy,
 )
 from lowtucker._array.linalg import qr
-from lowtucker.tensor.products import inner, multi_mode_product, norm, product
+from lowtucker.tensor.products import inner, multi_mode_product, norm, product, shifted
 
 __all__ = ["TuckerTensor"]
 
@@ -238,6 +240,181 @@ class TuckerTensor:
         k = as_integer(k, "k", 0, size(batch) - 1)
         at = (*map(int, np.unravel_index(k, batch)), ...)
         return TuckerTensor.trusted(self.core[at], [U[at] for U in self.factors])
+
+    def take(self, trials: Any) -> TuckerTensor:
+        """Return some problems of a batch, selected along the leading axis.
+
+        Parameters
+        ----------
+        trials : integer array, shape (k,), or boolean array, shape (batch[0],)
+            Positions, or a mask.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> X = random_tucker((3, 4), (1, 1), trials=5)
+        >>> X.take([4, 0]).batch_shape, X.take([True, False, False, True, True]).batch_shape
+        ((2,), (3,))
+        """
+        index = self._checked_positions(trials)
+        return self._map(lambda x: namespace(x).take(x, like(index, x), axis=0))
+
+    def where(self, mask: Any, other: TuckerTensor) -> TuckerTensor:
+        """Return this tensor where ``mask`` is true and ``other`` elsewhere, problem by problem.
+
+        Parameters
+        ----------
+        mask : boolean array, shape (*batch,)
+        other : TuckerTensor
+            Of the same batch shape, shape and rank.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> X = random_tucker((3, 4), (1, 1), trials=3, seed=0)
+        >>> X.where([True, False, True], 0 * X).norm() > 0
+        array([ True, False,  True])
+        """
+        self._check_partner(other)
+        mask = like(mask, self.core)
+        if tuple(mask.shape) != self.batch_shape or self.rank != other.rank:
+            raise ValueError(
+                f"where expects a mask of shape {self.batch_shape} and a tensor of rank "
+                f"{self.rank}, got a mask of shape {tuple(mask.shape)} and rank {other.rank}."
+            )
+        return self._map(lambda x, y: namespace(x).where(per_trial(mask, x), x, y), other)
+
+    def parts(self) -> dict[str, Array]:
+        """Return the arrays that make up the tensor, by name.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> {name: part.shape for name, part in random_tucker((3, 4), (2, 2)).parts().items()}
+        {'core': (2, 2), 'factor_0': (3, 2), 'factor_1': (4, 2)}
+        """
+        return {"core": self.core, **{f"factor_{k}": U for k, U in enumerate(self.factors)}}
+
+    @classmethod
+    def from_parts(cls, parts: Mapping[str, Array]) -> TuckerTensor:
+        """Build from the arrays of :meth:`parts`, which are used unchanged and not checked.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> TuckerTensor.from_parts(random_tucker((3, 4), (1, 1)).parts())
+        TuckerTensor of shape (3, 4), rank (1, 1): 8 numbers instead of 12 (1.5x)
+        """
+        names = ["core", *(f"factor_{k}" for k in range(len(parts) - 1))]
+        if len(names) < 2 or set(names) != set(parts):
+            raise ValueError(
+                "parts must be named 'core', 'factor_0', 'factor_1', ..., as parts() returns "
+                f"them, got {sorted(parts)}."
+            )
+        core, *factors = (parts[name] for name in names)
+        return cls.trusted(core, factors)
+
+    def project(self, G: Array) -> TuckerTensor:
+        r"""Project a full tensor onto the span of the current factors.
+
+        .. math:: \mathbf{G} \times_1 \mathbf{U}^{(1)} \mathbf{U}^{(1)*} \cdots
+            \times_d \mathbf{U}^{(d)} \mathbf{U}^{(d)*}
+
+        Parameters
+        ----------
+        G : array, shape (*batch, n_1, ..., n_d)
+
+        Returns
+        -------
+        TuckerTensor
+            With the factors of this one, and the core of
+            :math:`\mathbf{G} \times_1 \mathbf{U}^{(1)*} \cdots \times_d \mathbf{U}^{(d)*}`.
+
+        Notes
+        -----
+        Cost: about 2 N min(r_k) flops, where N is the number of elements of ``G``.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from lowtucker import random_tucker
+        >>> X = random_tucker((3, 4), (1, 1), seed=0)
+        >>> bool(np.allclose(X.project(X.full()).full(), X.full()))
+        True
+        """
+        core = multi_mode_product(G, self.factors, transpose=True)
+        return TuckerTensor.trusted(core, self.factors)
+
+    @classmethod
+    def concat(cls, tensors: Sequence[TuckerTensor]) -> TuckerTensor:
+        """Join batches of tensors of one shape and rank along the leading axis.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> X = random_tucker((3, 4), (1, 1), trials=2)
+        >>> TuckerTensor.concat([X, X, X]).batch_shape
+        (6,)
+        """
+        first, *rest = tensors
+        return first._map(lambda *parts: namespace(*parts).concat(parts), *rest)
+
+    def batched(self) -> TuckerTensor:
+        """Add a leading axis of length 1: a batch of one problem. The arrays are views.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> random_tucker((3, 4), (1, 1)).batched().batch_shape
+        (1,)
+        """
+        return self._map(lambda x: x[None, ...])
+
+    def single(self) -> TuckerTensor:
+        """Remove the leading axis of a batch of one problem, as :meth:`batched` adds it.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> random_tucker((3, 4), (1, 1), trials=1).single().batch_shape
+        ()
+        """
+        if self.batch_shape != (1,):
+            raise ValueError(
+                f"single() expects a batch of one problem, shape (1,), got {self.batch_shape}. "
+                "Try X.trial(k) for one tensor of a batch."
+            )
+        return self._map(lambda x: x[0, ...])
+
+    def shifted(self, power: int) -> TuckerTensor:
+        """Multiply by ``2**power``, exactly unless the elements overflow or underflow.
+
+        Examples
+        --------
+        >>> from lowtucker import random_tucker
+        >>> X = random_tucker((3, 4), (1, 1), seed=0)
+        >>> bool((X.shifted(900).shifted(-900).core == X.core).all())
+        True
+        """
+        return TuckerTensor.trusted(shifted(self.core, power), self.factors)
+
+    def _map(self, function: Callable[..., Array], *others: TuckerTensor) -> TuckerTensor:
+        """Apply a function to the core and to each factor, together with those of others."""
+        core = function(self.core, *(X.core for X in others))
+        factors = zip(self.factors, *(X.factors for X in others), strict=True)
+        return TuckerTensor.trusted(core, [function(*parts) for parts in factors])
+
+    def _checked_positions(self, trials: Any) -> np.ndarray[Any, Any]:
+        """Positions along the leading axis, from positions or a mask."""
+        index = to_numpy(trials) if is_array(trials) else np.asarray(trials)
+        count = self.batch_shape[0] if self.batch_shape else None
+        is_mask = index.dtype == bool
+        if count is None or index.ndim != 1 or (is_mask and index.size != count):
+            raise ValueError(
+                "take expects a batch of problems, and positions or one boolean for each; got "
+                f"batch shape {self.batch_shape} and trials of shape {index.shape}."
+            )
+        return np.flatnonzero(index) if is_mask else index.astype(np.int64)
 
     def norm(self) -> Array:
         """Frobenius norm, shape (*batch,); that of the core."""

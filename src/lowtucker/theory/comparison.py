@@ -14,7 +14,7 @@ from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.solvers import as_solver
 from lowtucker.solvers.iht import IHT
-from lowtucker.solvers.sampling import Partition, Shuffled
+from lowtucker.solvers.sampling import Shuffled
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor
@@ -97,7 +97,7 @@ def contraction_of(
     made = contraction(
         found.delta,
         solver.step / scale_squared,
-        sampler._p if isinstance(sampler, Partition) and sampler._p.size else None,
+        sampler.probabilities,
         len(rows),
         bound._threshold.eta,
         version,
