@@ -1,11 +1,11 @@
-"""Solvers, one algorithm a file. A new one is one line here."""
+"""Solvers, one algorithm a file. A new one is one line in ``SOLVERS``."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from lowtucker.solvers.als import ALS
-from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
 from lowtucker.solvers.rsgd import RSGD
@@ -19,6 +19,8 @@ __all__ = [
     "RSGD",
     "SOLVERS",
     "TIHT",
+    "Bound",
+    "Memory",
     "Solver",
     "State",
     "StoTIHT",

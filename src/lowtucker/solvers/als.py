@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Self
+from typing import Any
 
 import numpy as np
 
@@ -12,8 +12,8 @@ from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, blown_up
+from lowtucker.solvers.base import Bound, State
+from lowtucker.solvers.manifold import Level, Manifold, blown_up
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import unfolded
@@ -66,7 +66,7 @@ class ALS(Manifold):
     True
     """
 
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank; refuse what is not sampled entries."""
         if not isinstance(problem.A, EntriesOperator):
             raise TypeError(
@@ -75,20 +75,16 @@ class ALS(Manifold):
             )
         return super().bind(problem, rank)
 
-    def numbers(self, problem: Problem, rank: tuple[int, ...]) -> int:
+    def memory_estimate(self, problem: Problem, rank: tuple[int, ...]) -> int:
         """Count what every solver has, the orders of the samples, and the rows' equations."""
         rows = sum(n * r**2 for n, r in zip(problem.shape, rank, strict=True))
-        return super().numbers(problem, rank) + len(rank) * problem.m + rows
+        return super().memory_estimate(problem, rank) + len(rank) * problem.m + rows
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """One: a sweep reads the samples once for every mode and the core."""
-        return 1
-
-    def advance(self, problem: Problem, state: State) -> State:
-        """One sweep."""
+    def advance(self, bound: Bound, state: State) -> State:
+        """One sweep: the samples are read once for every mode and the core."""
+        problem = bound.problem
         core, factors = state.X.core, list(state.X.factors)
-        damping = DAMPING * min(1.0, float(state.level)) ** 2
+        damping = DAMPING * min(1.0, float(state.memory.level)) ** 2
         for k in range(len(factors)):
             rows = _rows_of_factor(problem, core, factors, k, damping)
             if not all_finite(rows):
@@ -101,8 +97,8 @@ class ALS(Manifold):
             return blown_up(state)
         passes = state.passes + len(factors) + 1
         X = TuckerTensor.trusted(core, factors)
-        level = state.level * 0 + left / (float(problem.y_norm) or 1.0)
-        return replace(state, X=X, t=state.t + 1, passes=passes, level=level)
+        level = state.memory.level * 0 + left / (float(problem.y_norm) or 1.0)
+        return replace(state, X=X, t=state.t + 1, passes=passes, memory=Level(level))
 
 
 def _rows_of_factor(

@@ -1,202 +1,328 @@
 """What a solver is: a frozen record of settings with pure methods.
 
-All that changes is in a :class:`State`; one driver (:mod:`lowtucker.solve`) owns the loop. A new
-solver is one file with a subclass of :class:`Solver` and one line in ``solvers/__init__.py``.
+All that changes is in a :class:`State`; one loop (:mod:`lowtucker.run.loop`) calls the methods. A
+new solver is one file with a subclass of :class:`Solver` and one line in ``solvers/__init__.py``.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Self, TypeVar
 
 import numpy as np
 
-from lowtucker._array import Array, like, namespace, size
+from lowtucker._array import Array, is_array, like, namespace, size
 from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
+from lowtucker.solvers.sampling import BlockSampler
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
-from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Iterate, Thresholding
 
-__all__ = ["Solver", "State"]
+__all__ = ["Bound", "Memory", "Solver", "State"]
 
+Record = TypeVar("Record")
 # Numbers beside A: vectors, tensors of the full size, gram matrices (and designs of blocks)
 VECTORS, TENSORS, GRAMS = 20, 4, 6
 
 
+class Memory:
+    """What a solver keeps from step to step beside the iterate; a subclass is a frozen dataclass.
+
+    Arrays have one entry for each problem of a batch along their leading axis. Other fields
+    (numbers, tuples, None) are kept as they are. Checkpoints and result files keep all of it.
+    """
+
+
 @dataclass(frozen=True, eq=False, repr=False)
 class State:
-    """All that changes from step to step: arrays and numbers.
+    """All that changes from step to step.
 
     Attributes
     ----------
-    X : TuckerTensor
-        The iterate; a stack of them for a stack of trials.
+    X : TuckerTensor, or another iterate
+        A batch of them for a batch of problems.
     t : int
         Steps done.
     seed : int
     trials : tuple of int
-        The number of each trial; the draws of step t are a function of (seed, trial, t).
+        The number of each problem of the batch; the draws of step t are a function of (seed,
+        trial, t).
     passes : float
-        Readings of all the rows so far, the start included.
+        Passes over all the rows so far, the start included.
     diverged : bool array, shape (*batch,)
-        Trials whose next iterate was not finite; they stay at their last finite one.
-    damping : array, shape (*batch,)
-        Factor on automatic step sizes, 1 at most; it falls when a step did harm.
-    level : array, shape (*batch,)
-        Running mean of the blocks' relative residuals, each before its own step.
+        Problems whose next iterate was not finite; they stay at their last finite one.
+    memory : Memory
+        What belongs to the solver: damping, a direction, a trace of residuals.
     phase : int
-        Which of the solvers of "auto" is at work.
-    attempt : int
-        Starts that were used up, of a solver that restarts.
-    trace : tuple of float
-        Residuals since the start, of a solver that judges its own progress; the latest last.
-    ends : tuple of float
-        Residuals where earlier starts ended.
-    stuck : bool
-        Whether such a solver has given up.
-    carry : array or None
-        What a solver carries over from earlier steps and X does not give: a direction, say.
-    full, residual, gradient, step, model : array or None
-        What the next step needs and X gives: the full tensor, the residual y_b - A_b(X) and the
-        gradient of the block that is drawn next, and the length to go; the linear model of a
-        Riemannian solver. Not kept in files.
+        Which of several solvers is at work.
+    cache : object or None
+        What the next step needs and can be recomputed from X. Not kept in files.
     """
 
-    X: TuckerTensor
+    X: Any
     t: int
     seed: int
     trials: tuple[int, ...]
     passes: float
     diverged: Array
-    damping: Array
-    level: Array
+    memory: Any
     phase: int = 0
-    attempt: int = 0
-    trace: tuple[float, ...] = ()
-    ends: tuple[float, ...] = ()
-    stuck: bool = False
-    carry: Array = None
-    full: Array = None
-    residual: Array = None
-    gradient: Array = None
-    step: Any = None
-    model: Any = None
+    cache: Any = None
 
     def __repr__(self) -> str:
         """Say where it is; the arrays are too long to read."""
         return f"State after {self.t} steps, {self.passes:.1f} passes: {self.X!r}"
 
     def select(self, which: Sequence[int]) -> State:
-        """State of some of the trials of a stack."""
-        xp = namespace(self.X.core)
-        index = like(np.asarray(which), self.X.core)
+        """State of some problems of a batch, by position."""
 
-        def take(x: Any) -> Any:
-            return xp.take(x, index, axis=0) if getattr(x, "ndim", 0) else x
+        def take(x: Array) -> Array:
+            return namespace(x).take(x, like(np.asarray(which), x), axis=0) if x.ndim else x
 
         return replace(
             self,
-            X=TuckerTensor.trusted(take(self.X.core), [take(U) for U in self.X.factors]),
+            X=self.X.take(which),
             trials=tuple(self.trials[k] for k in which),
             diverged=take(self.diverged),
-            damping=take(self.damping),
-            level=take(self.level),
-            full=take(self.full),
-            residual=take(self.residual),
-            gradient=take(self.gradient),
-            step=take(self.step),
+            memory=mapped(take, self.memory),
+            cache=mapped(take, self.cache),
         )
+
+    def batched(self) -> State:
+        """State of one problem as that of a batch of one. The cache stays as it is."""
+
+        def grown(x: Array) -> Array:
+            return namespace(x).expand_dims(x, axis=0)
+
+        return replace(
+            self,
+            X=self.X.batched(),
+            diverged=grown(_array(self.diverged)),
+            memory=mapped(grown, self.memory),
+        )
+
+    def single(self) -> State:
+        """State of a batch of one as that of its problem."""
+
+        def first(x: Array) -> Array:
+            return x[0, ...]
+
+        return replace(
+            self, X=self.X.single(), diverged=first(self.diverged), memory=mapped(first, self.memory)
+        )
+
+    def remember(self, **changes: Any) -> State:
+        """State with other values in the solver's memory."""
+        return replace(self, memory=replace(self.memory, **changes))
+
+
+def mapped(function: Callable[[Array], Array], record: Record) -> Record:
+    """Record whose arrays are replaced by a function of them; None stays None."""
+    if record is None:
+        return record
+    arrays = {
+        f.name: function(_array(value))
+        for f in fields(record)  # type: ignore[arg-type]
+        if is_array(value := getattr(record, f.name)) or isinstance(value, np.generic)
+    }
+    return replace(record, **arrays)  # type: ignore[type-var]
+
+
+def _array(x: Any) -> Array:
+    """NumPy's scalars as arrays without axes; other arrays as they are."""
+    return np.asarray(x) if isinstance(x, np.generic | bool) else x
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound:
+    """A solver with everything that depends on the problem: what :meth:`Solver.bind` returns.
+
+    States that go in and come out are those of a batch, of one where the problem is one.
+
+    Attributes
+    ----------
+    solver : Solver
+    problem : Problem
+    rank : tuple of int or None
+        The rank at which the solver works; that of the thresholding, where it has one.
+    thresholding : Thresholding or None
+    sampler : BlockSampler or None
+        What draws the blocks.
+    """
+
+    solver: Solver
+    problem: Problem
+    rank: Any
+    thresholding: Thresholding | None = None
+    sampler: BlockSampler | None = None
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether the problem is a batch, which the solver's steps then see as one."""
+        return bool(self.problem.batch_shape)
+
+    def __repr__(self) -> str:
+        return self.solver.described(self)
+
+    def init(self, start: Any, seed: Seed) -> State:
+        """First state, from a tensor, from an earlier state (which it continues), or from zero."""
+        if self.is_batch:
+            return self.solver.init(self, start, seed)
+        return self.solver.init(self, _of_one(start), seed).batched()
+
+    def advance(self, state: State) -> State:
+        """Next state: one step."""
+        if self.is_batch:
+            return self.solver.advance(self, state)
+        return self.solver.advance(self, state.single()).batched()
+
+    def residual(self, state: State) -> Array:
+        """Residual y - A(X) of all measurements, shape (*batch, m) of the problem."""
+        return self.solver.residual(self, state if self.is_batch else state.single())
+
+    def initial_residual(self, state: State, tol: float) -> float | None:
+        """Relative residual of a start by a few rows, where the solver knows it."""
+        return None if self.is_batch else self.solver.initial_residual(state.single(), tol)
+
+    def epoch_done(self, state: State, tol: float) -> bool:
+        """Whether the residual seems to be below the tolerance: then an epoch ends early."""
+        return not self.is_batch and self.solver.epoch_done(state.single(), tol)
+
+    def error_estimate(self, state: State, residual: float) -> float | None:
+        """Estimate of the relative error of X, where there is a model; none for a batch."""
+        if self.is_batch:
+            return None
+        return self.solver.error_estimate(self, state.single(), residual)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps that read about as many rows as there are."""
+        return 1 if self.sampler is None else self.sampler.steps_per_epoch
+
+    def select(self, which: Sequence[int]) -> Bound:
+        """Bound solver for some problems of its batch, by position."""
+        if not self.is_batch:
+            return self
+        sampler = None if self.sampler is None else self.sampler.select(which)
+        return replace(self, problem=self.problem.select(which), sampler=sampler)
+
+
+def _of_one(start: Any) -> Any:
+    """Start of one problem: a state inside of a run has the axis of a batch of one."""
+    return start.single() if isinstance(start, State) and start.X.batch_shape == (1,) else start
 
 
 class Solver(ABC):
-    """A way to solve a problem. Subclasses are frozen dataclasses of settings."""
+    """A way to solve a problem. Subclasses are frozen dataclasses of settings.
+
+    The methods get a :class:`Bound` solver, which has the problem, and states of one problem, or
+    of a batch where the problem is one.
+    """
+
+    # Fall of the residual, over so many epochs, below which another solver should take over
+    patience: ClassVar[tuple[int, float]] = (12, 0.05)
+    # Whether the solver itself says when it is stuck (see `is_stuck`)
+    self_terminating: ClassVar[bool] = False
 
     @property
     def name(self) -> str:
         """Name for tables and plots."""
         return type(self).__name__
 
-    @property
-    def _chosen(self) -> dict[str, Any]:
-        """Settings that were chosen for a problem, for the repr."""
-        return {}
-
     def __repr__(self) -> str:
+        return self.described(None)
+
+    def described(self, bound: Bound | None) -> str:
         """Settings that were given, and those that were chosen for a problem."""
         given = {
             f.name: getattr(self, f.name)
             for f in fields(self)  # type: ignore[arg-type]
-            if f.init and getattr(self, f.name) != f.default
+            if f.repr and getattr(self, f.name) != f.default
         }
-        text = ", ".join(f"{name}={value!r}" for name, value in (self._chosen | given).items())
+        settings = self.chosen(bound) | given
+        text = ", ".join(f"{name}={value!r}" for name, value in settings.items())
         return f"{type(self).__name__}({text})"
 
-    @abstractmethod
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
-        """Copy of the solver with everything settled that depends on the problem."""
+    def chosen(self, bound: Bound | None) -> dict[str, Any]:
+        """Settings that were chosen for a problem, for the repr."""
+        return {}
 
     @abstractmethod
-    def select(self, trials: Sequence[int]) -> Self:
-        """Copy of a bound solver for some of the trials of its stack, by position."""
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
+        """Solver with everything settled that depends on the problem."""
 
     @abstractmethod
-    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
-        """First state, from a tensor, from an earlier state (which it continues), or from 0."""
+    def init(self, bound: Bound, start: Any, seed: Seed) -> State:
+        """First state, from a tensor, from an earlier state (which it continues), or from zero."""
 
     @abstractmethod
-    def advance(self, problem: Problem, state: State) -> State:
-        """Make the next state: one step."""
+    def advance(self, bound: Bound, state: State) -> State:
+        """Next state: one step. Pure."""
 
-    @property
-    @abstractmethod
-    def steps_per_epoch(self) -> int:
-        """Steps that read about as many rows as there are."""
+    def in_units(self, power: int) -> Self:
+        """Solver for a problem in other units, where fixed steps are 2^power times as long."""
+        return self
+
+    def residual(self, bound: Bound, state: State) -> Array:
+        """Residual y - A(X) of all measurements; one pass unless the state has it."""
+        return bound.problem.residual(state.X)
 
     def label(self, state: State) -> str:
         """Name of what it does now, for the history."""
         return self.name
 
-    def guess(self, state: State, tol: float) -> float | None:
-        """Relative residual of a start by a few rows, where that is far above the tolerance."""
+    def initial_residual(self, state: State, tol: float) -> float | None:
+        """Relative residual of a start by a few rows, where that is far above the tolerance.
+
+        Of one problem; a batch has none.
+        """
         return None
 
-    def settled(self, state: State, tol: float) -> bool:
+    def epoch_done(self, state: State, tol: float) -> bool:
         """Whether the residual seems to be below the tolerance: then an epoch ends early."""
         return False
 
-    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+    def is_stuck(self, state: State) -> bool:
+        """Whether a self-terminating solver has given up."""
+        return False
+
+    def restarts(self, state: State) -> int:
+        """Starts that were used up, of a solver that restarts."""
+        return 0
+
+    def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X from a relative residual, where there is a model."""
         return None
 
-    def numbers(self, problem: Problem, rank: tuple[int, ...]) -> int:
-        """Count the numbers that a run has beside A at a time, about.
+    def memory_estimate(self, problem: Problem, rank: tuple[int, ...]) -> int:
+        """Count the numbers that a run has beside A at a time, roughly.
 
-        Residuals and the like, tensors of the full size where the solver or the operator makes any,
-        gram matrices and designs of blocks. Peaks were 0.4 to 4 times as much, in eleven cases.
+        Residuals and the like, tensors of the full size where the solver or the operator forms
+        any, gram matrices and designs of blocks. Peaks were 0.4 to 4 times as much, in eleven
+        cases.
         """
         dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
         made = VECTORS * (problem.m + dof)
-        if self.makes_tensors or problem.A.traits.forms_full_tensor:
+        if self.forms_full_tensor or problem.A.traits.forms_full_tensor:
             made += TENSORS * size(problem.shape)
         grams = GRAMS * dof**2 if self._by_gram(problem, dof) else 0
         return size(problem.batch_shape) * made + grams
 
     def _by_gram(self, problem: Problem, dof: int) -> bool:
-        """Whether it makes dof^2 numbers."""
+        """Whether it forms dof^2 numbers."""
         return False
 
     @property
-    def makes_tensors(self) -> bool:
-        """Whether it makes tensors of the full size, whatever the operator does."""
+    def forms_full_tensor(self) -> bool:
+        """Whether it forms tensors of the full size, whatever the operator does."""
         return False
 
-    # Fall of the residual, over so many epochs, below which another solver should take over
-    patience: ClassVar[tuple[int, float]] = (12, 0.05)
-    # Whether it says itself when it cannot go on (State.stuck)
-    judges_itself: ClassVar[bool] = False
 
-    def residual(self, problem: Problem, state: State) -> Array:
-        """Residual y - A(X) of all the measurements; one pass unless the state has it."""
-        return problem.residual(state.X)
+def first_state(X: Iterate, memory: Memory, seed: tuple[int, int], passes: float) -> State:
+    """State at the start, after some passes."""
+    number, first = seed
+    trials = tuple(range(first, first + size(X.batch_shape)))
+    one = namespace(X.norm()).ones_like(X.norm())
+    return State(X, 0, number, trials, passes, one < 0, memory)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -13,15 +11,43 @@ import numpy as np
 from lowtucker._array import Array, like, namespace, per_trial
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.base import Bound, Memory, Solver, State, first_state
 from lowtucker.solvers.sampling import BlockSampler, Draw
 from lowtucker.solvers.start import adopt, as_start
 from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank
-from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import HOSVD, Thresholding
 
-__all__ = ["IHT"]
+__all__ = ["IHT", "settle_thresholding"]
+
+
+@dataclass(frozen=True)
+class Damping(Memory):
+    """What an automatic step has learnt.
+
+    Attributes
+    ----------
+    damping : array, shape (*batch,)
+        Factor on automatic step sizes, 1 at most; it falls when a step did harm.
+    level : array, shape (*batch,)
+        Running mean of the blocks' relative residuals, each before its own step.
+    """
+
+    damping: Array
+    level: Array
+
+
+@dataclass(frozen=True)
+class Look:
+    """What the next step needs: the full tensor, and of the block that is drawn next the residual.
+
+    Also its gradient, and the length of the step.
+    """
+
+    full: Array
+    residual: Array
+    gradient: Array
+    step: Any = None
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -32,124 +58,108 @@ class IHT(Solver):
     ``_make_sampler`` which blocks are drawn.
     """
 
-    # what `bind` settles
-    _sampler: Any = field(default=None, init=False, compare=False)
-    _threshold: Any = field(default=None, init=False, compare=False)
-    # power of two by which a fixed step is longer in the units of the problem
-    _unit: int = field(default=0, init=False, compare=False)
     # the settings of every subclass, which says what they mean
     step: Any = "auto"
     thresholding: Any = None
+    # power of two by which a fixed step is longer in the units of the problem
+    unit: int = field(default=0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         check_step(self.step)
 
     @property
-    def makes_tensors(self) -> bool:
+    def forms_full_tensor(self) -> bool:
         """Gradients, and what is thresholded."""
         return True
 
     @abstractmethod
-    def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
         """Blocks for a problem."""
 
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the thresholding and the blocks for a problem."""
-        bound = replace(self)
         threshold = settle_thresholding(self.thresholding, rank, problem)
-        sampler = self._make_sampler(problem, threshold.rank)
-        object.__setattr__(bound, "_threshold", threshold)
-        object.__setattr__(bound, "_sampler", sampler.bind(problem))
-        object.__setattr__(bound, "_unit", self._unit)
-        return bound
+        sampler = self._make_sampler(problem, threshold).bind(problem)
+        return Bound(self, problem, threshold.rank, threshold, sampler)
 
     def in_units(self, power: int) -> Self:
-        """Solver for a problem in other units, where steps are 2^power times as long.
+        """Solver for a problem in other units. Automatic steps adapt by themselves."""
+        return replace(self, unit=power)
 
-        Automatic ones are so by themselves.
-        """
-        other = replace(self)
-        object.__setattr__(other, "_unit", power)
-        return other
-
-    @property
-    def _chosen(self) -> dict[str, Any]:
+    def chosen(self, bound: Bound | None) -> dict[str, Any]:
         """Settings that were chosen for a problem."""
         chosen: dict[str, Any] = {"step": self.step}
         given = getattr(self, "sampler", None)
-        if self._sampler is not None and given is None and self._sampler.n_blocks > 1:
-            chosen["block_size"] = self._sampler.block_size
+        if bound is not None and bound.sampler is not None and given is None:
+            blocks = bound.sampler
+            chosen |= {"block_size": blocks.block_size} if blocks.n_blocks > 1 else {}
         return chosen
 
-    def select(self, trials: Sequence[int]) -> Self:
-        """Go on with some of the trials."""
-        part = replace(self)
-        object.__setattr__(part, "_threshold", self._threshold)
-        object.__setattr__(part, "_sampler", self._sampler.select(trials))
-        object.__setattr__(part, "_unit", self._unit)
-        return part
-
-    @property
-    def steps_per_epoch(self) -> int:
-        """As many steps as there are blocks."""
-        return int(self._sampler.steps_per_epoch)
-
-    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
+    def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start, with the gradient of the first block."""
+        problem = bound.problem
         if isinstance(start, State):
-            state = adopt(start, problem, self._threshold.rank)
-            draw = self._draw(state)
+            state = adopt(start, problem, bound.rank, Damping)
+            if state.memory is None:
+                state = replace(state, memory=_fresh(state.X))
+            draw = _draw(bound, state)
             block = problem.trusted_block(draw.rows)
-            again = self._aim(problem, block, draw, _measure(problem, block, state))
+            again = self._aim(bound, block, draw, _measure(problem, block, state))
             return replace(again, passes=start.passes)
-        X = as_start(start, problem, self._threshold)
-        number, first = as_seed(seed)
-        trials = tuple(range(first, first + math.prod(problem.batch_shape)))
-        one = namespace(X.core).ones_like(X.norm())
-        return self._look(problem, State(X, 0, number, trials, 0.0, one < 0, one, one))
+        X = as_start(start, problem, bound.thresholding)
+        return self._look(bound, first_state(X, _fresh(X), as_seed(seed), 0.0))
 
-    def advance(self, problem: Problem, state: State) -> State:
+    def advance(self, bound: Bound, state: State) -> State:
         """One step of Algorithm 1."""
-        Z = state.full - per_trial(state.step, state.gradient) * state.gradient  # (4.3)
-        X, diverged = guarded(self._threshold, Z, state)  # (3.5)
-        return self._look(problem, replace(state, X=X, t=state.t + 1, diverged=diverged))
+        look = state.cache
+        Z = look.full - per_trial(look.step, look.gradient) * look.gradient  # (4.3)
+        X, diverged = guarded(bound.thresholding, Z, state)  # (3.5)
+        return self._look(bound, replace(state, X=X, t=state.t + 1, diverged=diverged))
 
-    def residual(self, problem: Problem, state: State) -> Array:
+    def residual(self, bound: Bound, state: State) -> Array:
         """Residual of all measurements: at hand when there is one block."""
-        all_rows = state.residual is not None and state.residual.shape[-1] == problem.m
-        if all_rows and self._sampler.block_size == problem.m:
-            return state.residual
-        return super().residual(problem, state)
+        seen, m = state.cache.residual if state.cache is not None else None, bound.problem.m
+        if seen is not None and seen.shape[-1] == m and bound.sampler.block_size == m:  # type: ignore[union-attr]
+            return seen
+        return super().residual(bound, state)
 
-    def _draw(self, state: State) -> Draw:
-        if state.X.batch_shape:
-            draw: Draw = self._sampler.draw(state.t, state.seed, state.trials)
-            # one block for all: a stack of matrices needs no list of views
-            return replace(draw, rows=slice(None)) if self._sampler.n_blocks == 1 else draw
-        alone: Draw = self._sampler.draw(state.t, (state.seed, state.trials[0]))
-        return alone
-
-    def _look(self, problem: Problem, state: State) -> State:
+    def _look(self, bound: Bound, state: State) -> State:
         """All that the next step needs; an automatic one first learns how the last one did."""
-        draw = self._draw(state)
+        problem, draw = bound.problem, _draw(bound, state)
         block = problem.trusted_block(draw.rows)
         state = _measure(problem, block, state)
         if self.step == "auto":
             state, worse_than_zero = judge(problem, block, state)
             xp = namespace(worse_than_zero)
             if bool(xp.any(worse_than_zero)):
-                keep = xp.astype(~worse_than_zero, state.damping.dtype)
+                keep = xp.astype(~worse_than_zero, state.memory.damping.dtype)
                 state = _measure(problem, block, replace(state, X=state.X * keep))
-        return self._aim(problem, block, draw, state)
+        return self._aim(bound, block, draw, state)
 
-    def _aim(self, problem: Problem, block: Problem, draw: Draw, state: State) -> State:
+    def _aim(self, bound: Bound, block: Problem, draw: Draw, state: State) -> State:
         """Settle the length of the next step."""
         if self.step != "auto":
-            step = float(np.ldexp(float(self.step), self._unit))
-            return replace(state, step=step * like_weight(draw, state))
-        step = state.damping * normalised_step(block, state, self._threshold)
-        return replace(state, step=step, passes=state.passes + block.m / problem.m)
+            step = float(np.ldexp(float(self.step), self.unit))
+            return replace(state, cache=replace(state.cache, step=step * _weight(draw, state)))
+        step = state.memory.damping * normalised_step(block, state, bound.thresholding)
+        passes = state.passes + block.m / bound.problem.m
+        return replace(state, cache=replace(state.cache, step=step), passes=passes)
+
+
+def _fresh(X: Any) -> Damping:
+    one = namespace(X.norm()).ones_like(X.norm())
+    return Damping(one, one)
+
+
+def _draw(bound: Bound, state: State) -> Draw:
+    sampler: Any = bound.sampler
+    if not state.X.batch_shape:
+        alone: Draw = sampler.draw(state.t, (state.seed, state.trials[0]))
+        return alone
+    draw: Draw = sampler.draw(state.t, state.seed, state.trials)
+    # one block for all: a batch of matrices needs no list of views
+    return replace(draw, rows=slice(None)) if sampler.n_blocks == 1 else draw
 
 
 def _measure(problem: Problem, block: Problem, state: State) -> State:
@@ -157,30 +167,25 @@ def _measure(problem: Problem, block: Problem, state: State) -> State:
     full = state.X.full()
     residual, gradient = block.residual_and_gradient(full)
     passes = state.passes + block.m / problem.m
-    return replace(state, full=full, residual=residual, gradient=gradient, passes=passes)
+    return replace(state, cache=Look(full, residual, gradient), passes=passes)
 
 
-def guarded(thresholding: Thresholding, Z: Array, state: State) -> tuple[TuckerTensor, Array]:
-    """Threshold, but keep a trial at its last iterate where Z is not finite."""
+def guarded(thresholding: Any, Z: Array, state: State) -> tuple[Any, Array]:
+    """Threshold, but keep a problem at its last iterate where Z is not finite."""
     xp = namespace(Z)
     axes = tuple(range(len(state.X.batch_shape), Z.ndim))
     broken = ~xp.isfinite(xp.sum(xp.abs(Z), axis=axes)) | state.diverged
     if not bool(xp.any(broken)):
         return thresholding(Z), broken
-    Z = xp.where(per_trial(broken, Z), state.full, Z)
-    X = thresholding(Z)
-    parts = [
-        xp.where(per_trial(broken, new), old, new)
-        for old, new in zip((state.X.core, *state.X.factors), (X.core, *X.factors), strict=True)
-    ]
-    return TuckerTensor.trusted(parts[0], parts[1:]), broken
+    Z = xp.where(per_trial(broken, Z), state.cache.full, Z)
+    return state.X.where(broken, thresholding(Z)), broken
 
 
-def like_weight(draw: Draw, state: State) -> Any:
+def _weight(draw: Draw, state: State) -> Any:
     """Weight of a draw as an array of the iterate's kind."""
     if isinstance(draw.weight, float):
         return draw.weight
-    damping = state.damping
+    damping = state.memory.damping
     return like(draw.weight, damping, damping.dtype)
 
 
@@ -189,18 +194,16 @@ def settle_thresholding(given: Any, rank: tuple[int, ...] | None, problem: Probl
     if given is None or isinstance(given, type):
         if rank is None:
             raise ValueError("rank is needed: give it to the call, or a thresholding that has one.")
-        made: Thresholding = (HOSVD if given is None else given)(
-            check_rank(rank, problem.shape, warn=False)
-        )
-        return made
+        given = (HOSVD if given is None else given)(check_rank(rank, problem.shape, warn=False))
+        rank = None
     if not isinstance(given, Thresholding):
         raise TypeError(
             f"thresholding must be a Thresholding or a class of them, got {given!r}. "
             "Try lowtucker.HOSVD."
         )
-    if rank is not None and tuple(given.rank) != tuple(rank):
+    if rank is not None and given.rank != tuple(rank):
         raise ValueError(
             f"rank = {tuple(rank)} is not the thresholding's, {given.rank}. Leave one of them out."
         )
-    check_rank(given.rank, problem.shape, warn=False)
+    given.check(problem.shape)
     return given

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -14,7 +13,7 @@ from lowtucker._array.linalg import eigvalsh, solve
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Solver, State
+from lowtucker.solvers.base import Bound, Memory, Solver, State, first_state
 from lowtucker.solvers.iht import settle_thresholding
 from lowtucker.solvers.start import adopt, as_start
 from lowtucker.tensor.products import exponent, norm, shifted
@@ -33,7 +32,7 @@ __all__ = [
     "dot",
     "eigenvalues",
     "full_rank_margin",
-    "sees_all",
+    "has_full_rank",
 ]
 
 
@@ -41,7 +40,7 @@ __all__ = [
 ROWS = 64
 # Most iterations of LSMR in a step
 INNER = 200
-# Directions whose measurements are smaller than those of others by so much are not seen at all
+# Directions whose measurements are smaller than those of others by so much are not measured
 NOT_SEEN = 1e-3
 
 
@@ -54,25 +53,25 @@ class Step(NamedTuple):
 
 
 class Model(NamedTuple):
-    """Linear model of measurements at X: what D sees, and what is left of y."""
+    """Linear model of the measurements at X: the normal equations and the residual."""
 
     T: TangentSpace
     equations: NormalEquations
 
     @classmethod
     def at(cls, problem: Problem, X: TuckerTensor) -> Model:
-        """Model of a problem or a block, by one reading of its rows."""
+        """Model of a problem or a block, by one pass over its rows."""
         T = TangentSpace(X)
         return cls(T, problem.A.tangent(T).normal_equations(problem.y, problem.weights))
 
     @property
     def passes(self) -> float:
-        """Readings of the rows that it took."""
+        """Passes over the rows that it took."""
         return 1.0
 
     @property
     def residual(self) -> Array:
-        """What is left of y."""
+        """Residual r = y - A(X)."""
         return self.equations.residual
 
     @property
@@ -88,7 +87,7 @@ class Model(NamedTuple):
 
 
 class ProductModel(NamedTuple):
-    """The same model by products with D alone: for more degrees of freedom than a gram can have."""
+    """The same model by products with D alone, where the gram matrix would be too large."""
 
     T: TangentSpace
     design: TangentDesign
@@ -109,7 +108,7 @@ class ProductModel(NamedTuple):
 
     @property
     def passes(self) -> float:
-        """Readings of the rows that it took."""
+        """Passes over the rows that it took."""
         return 2.0
 
     def step(self, damping: float, accuracy: float) -> Step:
@@ -161,61 +160,66 @@ def _from_reals(x: Any, example: Array) -> Array:
     return like(x.view(to_numpy(example[:0, ...]).dtype), example)
 
 
+@dataclass(frozen=True)
+class Level(Memory):
+    """Relative residual of the rows that the last step read, before it; 0 if not known."""
+
+    level: Array
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Manifold(Solver):
-    """Solver on the tensors of one Tucker rank; it takes one problem, not a stack.
+    """Solver on the tensors of one Tucker rank; it takes one problem, not a batch.
 
-    A subclass has ``advance``, ``steps_per_epoch``, and ``_look`` where the next step needs what
-    is measured at X beforehand.
+    A subclass has ``advance``, ``_first_memory``, and ``_look`` where the next step needs what is
+    measured at X beforehand.
     """
 
-    _rank: Any = field(default=None, init=False, compare=False)
-
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank: what no tensor attains is clipped."""
         name = type(self).__name__
         if problem.batch_shape:
             raise ValueError(
-                f"{name} takes one problem, got a stack of {problem.batch_shape}. Solve them one "
+                f"{name} takes one problem, got a batch of {problem.batch_shape}. Solve them one "
                 "by one, or use TIHT or StoTIHT."
             )
         if rank is None:
             raise ValueError(f"{name} needs a rank: give rank=(r1, ..., rd).")
-        bound = replace(self)
-        object.__setattr__(bound, "_rank", attainable_rank(check_rank(rank, problem.shape)))
-        return bound
+        return Bound(self, problem, attainable_rank(check_rank(rank, problem.shape)))
 
-    def select(self, trials: Sequence[int]) -> Self:
-        """Refuse: there are no stacks."""
-        raise NotImplementedError(f"{type(self).__name__} takes one problem.")
-
-    def init(self, problem: Problem, start: Any, seed: Seed) -> State:
+    def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start: a given tensor, or the truncated adjoint, scaled."""
+        problem, rank = bound.problem, bound.rank
         if isinstance(start, State):
-            state = self._look(problem, adopt(start, problem, self._rank))
-            return replace(state, passes=start.passes)
-        number, trial = as_seed(seed)
-        X = as_start(start, problem, settle_thresholding(None, self._rank, problem))
+            state = adopt(start, problem, rank, type(self._first_memory(start.X, 0.0)))
+            if state.memory is None:
+                state = replace(state, memory=self._first_memory(state.X, 1.0))
+            return replace(self._look(bound, state), passes=start.passes)
+        X = as_start(start, problem, settle_thresholding(None, rank, problem))
         passes = level = 0.0
         if float(X.norm()) == 0:  # there is no tangent space at zero
-            X, level, passes = self._own_start(problem, (number, trial), 0)
-        one = namespace(X.core).ones_like(X.norm())
-        state = State(X, 0, number, (trial,), passes, one < 0, one, level * one)
-        return self._look(problem, state)
+            X, level, passes = self._own_start(bound, as_seed(seed), 0)
+        memory = self._first_memory(X, level)
+        return self._look(bound, first_state(X, memory, as_seed(seed), passes))
 
-    def _own_start(self, problem: Problem, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
+    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
+        """Memory at a start with that relative residual on a few rows (0 if not known)."""
+        return Level(level * namespace(X.core).ones_like(X.norm()))
+
+    def _own_start(self, bound: Bound, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
         """Start k, its relative residual on a few rows (0 if not known), and the passes."""
-        return bootstrap_start(problem, self._rank, seed, k)
+        return bootstrap_start(bound.problem, bound.rank, seed, k)
 
-    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+    def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate by the covariance of the last model; see :func:`covariance_error`.
 
         A model of a block stands for all rows only where these are isotropic: a block of entries
         may miss a slice that others sample.
         """
-        if not isinstance(state.model, Model):
+        if not isinstance(state.cache, Model):
             return None
-        T, equations = state.model
+        problem = bound.problem
+        T, equations = state.cache
         share = equations.residual.shape[0] / problem.m  # of the rows that the model has seen
         if share < 1 and not problem.A.traits.isotropic:
             return None
@@ -225,7 +229,7 @@ class Manifold(Solver):
             return None
         return covariance_error(problem, T.X, to_numpy(values), residual)
 
-    def _look(self, problem: Problem, state: State) -> State:
+    def _look(self, bound: Bound, state: State) -> State:
         """Measure at X what the next step needs: nothing, if it does so itself."""
         return state
 
@@ -239,7 +243,7 @@ def bootstrap_start(
 
     w are the problem's weights for start 0; further starts multiply them by i.i.d. Exp(1)
     numbers: as if the measurements had been drawn again. The scale is that which fits the
-    measurements of the first rows to y best; of all rows, where these are not alike.
+    measurements of the first rows to y best; of all rows, where these are not isotropic.
     """
     y_plain = problem.y
     y = y_plain if problem.weights is None else problem.weights * y_plain
@@ -312,11 +316,12 @@ def covariance_error(
     return math.sqrt(left * left / spare * float(np.sum(1 / values))) / size
 
 
-def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
+def has_full_rank(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
     """Whether D has full rank, by products alone: some 30 passes, 400 at most.
 
-    The measurements of a random tangent vector are solved for it by LSMR. What is missed has next
-    to no measurements where D has a null space, and else those of its smallest singular values.
+    The measurements of a random tangent vector are solved for that vector by LSMR. What is missed
+    has next to no measurements where D has a null space, and otherwise those of its smallest
+    singular values.
     """
     model = ProductModel.at(problem, X)
     core = X.core
@@ -335,7 +340,7 @@ def sees_all(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
 
 def blown_up(state: State) -> State:
     """State of a run whose next step is not finite: it stays where it is."""
-    return replace(state, t=state.t + 1, diverged=namespace(state.level).ones_like(state.level) > 0)
+    return replace(state, t=state.t + 1, diverged=state.diverged | True)
 
 
 def dot(a: Array, b: Array) -> float:

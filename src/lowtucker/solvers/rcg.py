@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from lowtucker._array import Array, all_finite
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State
+from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.manifold import Manifold, blown_up, dot
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RCG"]
+
+
+@dataclass(frozen=True)
+class Direction(Memory):
+    """Direction of the last step in tangent coordinates, in units of the gradient; None before."""
+
+    direction: Any
 
 
 class _Search(NamedTuple):
@@ -30,9 +37,9 @@ class _Search(NamedTuple):
         return exponent(norm(self.gradient))
 
     @property
-    def carried(self) -> Array:
-        """Direction in that unit: a state has it so, and no other scale than that of X."""
-        return shifted(self.direction, -self.unit)
+    def memory(self) -> Direction:
+        """Direction in that unit: a state has no other scale than that of X."""
+        return Direction(shifted(self.direction, -self.unit))
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -62,21 +69,19 @@ class RCG(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """One: a step reads all the rows."""
-        return 1
-
-    def residual(self, problem: Problem, state: State) -> Array:
+    def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the last step measured."""
-        return super().residual(problem, state) if state.model is None else state.model.residual
+        return super().residual(bound, state) if state.cache is None else state.cache.residual
 
-    def _look(self, problem: Problem, state: State) -> State:
+    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
+        return Direction(None)
+
+    def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
-        search = self._measured(problem, X)
-        if state.carry is not None:  # a run that goes on keeps its direction
-            search = search._replace(direction=shifted(state.carry, search.unit))
-        return replace(state, X=X, model=search, carry=search.carried, passes=passes)
+        search, kept = self._measured(bound.problem, X), state.memory.direction
+        if kept is not None:  # a resumed run keeps its direction
+            search = search._replace(direction=shifted(kept, search.unit))
+        return replace(state, X=X, memory=search.memory, cache=search, passes=passes)
 
     def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
         """Steepest descent at X. One pass."""
@@ -85,9 +90,9 @@ class RCG(Manifold):
         g = g / problem.count
         return _Search(T, residual, g, g)
 
-    def advance(self, problem: Problem, state: State) -> State:
+    def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
-        old = state.model
+        problem, old = bound.problem, state.cache
         seen = problem.measured_norm(old.T.tensor(old.direction))
         curvature = float(seen) * float(seen) / float(problem.count)
         length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
@@ -102,5 +107,5 @@ class RCG(Manifold):
         mixed = new.gradient + beta * moved
         if dot(mixed, new.gradient) > 0:
             new = new._replace(direction=mixed)
-        passes = state.passes + 2
-        return replace(state, X=new.T.X, t=state.t + 1, model=new, carry=new.carried, passes=passes)
+        passes, t = state.passes + 2, state.t + 1
+        return replace(state, X=new.T.X, t=t, memory=new.memory, cache=new, passes=passes)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State
+from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.manifold import (
     Manifold,
     Model,
@@ -37,6 +37,31 @@ LARGE, FEW = 5000, 100
 ROUNDING = 10
 
 
+@dataclass(frozen=True)
+class Trace(Memory):
+    """What Gauss-Newton remembers.
+
+    Attributes
+    ----------
+    damping : array, shape ()
+        The damping lambda.
+    attempt : int
+        Starts that were used up.
+    trace : tuple of float
+        Relative residuals since the start, the latest last.
+    ends : tuple of float
+        Relative residuals where earlier starts ended.
+    stuck : bool
+        Whether it has given up.
+    """
+
+    damping: Any
+    attempt: int = 0
+    trace: tuple[float, ...] = ()
+    ends: tuple[float, ...] = ()
+    stuck: bool = False
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class RGN(Manifold):
     r"""Riemannian Gauss-Newton: least squares in the tangent space, then the retraction.
@@ -49,8 +74,8 @@ class RGN(Manifold):
         s = \mathrm{tr}(D^* D) / dof, \; \rho = \min(1, \|r\| / \|y\|) \\
         X^{t+1} &= H_r(X^t + \xi)
 
-    A step is taken where the residual falls; :math:`\lambda` follows the ratio of what fell to
-    what the model foretold. Quadratic where the residual is zero.
+    A step is taken where the residual falls; :math:`\lambda` follows the ratio of the actual
+    to the predicted decrease. Quadratic where the residual is zero.
 
     Parameters
     ----------
@@ -92,7 +117,7 @@ class RGN(Manifold):
     iht_steps: int = 0
     products: bool | None = None
 
-    judges_itself: ClassVar[bool] = True
+    self_terminating: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -102,24 +127,31 @@ class RGN(Manifold):
         if self.products is not None:
             as_flag(self.products, "products")
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """One: a step reads all the rows."""
-        return 1
-
     def label(self, state: State) -> str:
         """RGN, with the number of the restart."""
-        return self.name if not state.attempt else f"{self.name} restart {state.attempt}"
+        attempt = self.restarts(state)
+        return self.name if not attempt else f"{self.name} restart {attempt}"
 
-    def residual(self, problem: Problem, state: State) -> Array:
+    def is_stuck(self, state: State) -> bool:
+        """Whether no start leads further."""
+        return isinstance(state.memory, Trace) and state.memory.stuck
+
+    def restarts(self, state: State) -> int:
+        """Starts that were used up."""
+        return state.memory.attempt if isinstance(state.memory, Trace) else 0
+
+    def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the model has."""
-        if state.model is None:
-            return super().residual(problem, state)
-        residual: Array = state.model.residual
+        if state.cache is None:
+            return super().residual(bound, state)
+        residual: Array = state.cache.residual
         return residual
 
+    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
+        return Trace(namespace(X.core).ones_like(X.norm()))
+
     @property
-    def makes_tensors(self) -> bool:
+    def forms_full_tensor(self) -> bool:
         """Those of the steps of TIHT that prepare a start."""
         return self.iht_steps > 0
 
@@ -129,98 +161,92 @@ class RGN(Manifold):
         return not self.products
 
     def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
-        dof = degrees_of_freedom(problem.shape, self._rank)
+        dof = degrees_of_freedom(problem.shape, X.rank)
         return (Model if self._by_gram(problem, dof) else ProductModel).at(problem, X)
 
-    def error_estimate(self, problem: Problem, state: State, residual: float) -> float | None:
+    def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""
-        if not state.trace or state.trace[-1] > 1.01 * residual:
+        trace = getattr(state.memory, "trace", ())
+        if not trace or trace[-1] > 1.01 * residual:
             return None
-        return super().error_estimate(problem, state, residual)
+        return super().error_estimate(bound, state, residual)
 
-    def _own_start(self, problem: Problem, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
-        X, level, passes = super()._own_start(problem, seed, k)
+    def _own_start(self, bound: Bound, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
+        X, level, passes = super()._own_start(bound, seed, k)
         if not self.iht_steps or k % 2 == 0:
             return X, level, passes
-        tiht = TIHT().bind(problem, self._rank)
-        state = tiht.init(problem, X, seed)
+        tiht = TIHT().bind(bound.problem, bound.rank)
+        state = tiht.init(X, seed)
         for _ in range(self.iht_steps):
-            state = tiht.advance(problem, state)
-        return state.X, 0.0, passes + state.passes
+            state = tiht.advance(state)
+        return state.X.single(), 0.0, passes + state.passes
 
-    def _look(self, problem: Problem, state: State) -> State:
+    def _look(self, bound: Bound, state: State) -> State:
+        problem, memory = bound.problem, state.memory
         model = self._model(problem, state.X)
         relative = float(problem.relative(model.residual))
         # a state of other measurements or weights begins anew
-        first = not state.trace or abs(relative - state.trace[-1]) > 1e-3 * relative
-        xp = namespace(state.damping)
-        damping = xp.full_like(state.damping, self.damping) if first else state.damping
-        trace = (relative,) if first else state.trace
+        first = not memory.trace or abs(relative - memory.trace[-1]) > 1e-3 * relative
+        if first:
+            damping = namespace(memory.damping).full_like(memory.damping, self.damping)
+            memory = replace(memory, damping=damping, trace=(relative,))
         passes = state.passes + model.passes
-        return replace(state, X=model.T.X, model=model, damping=damping, trace=trace, passes=passes)
+        return replace(state, X=model.T.X, memory=memory, cache=model, passes=passes)
 
-    def advance(self, problem: Problem, state: State) -> State:
+    def advance(self, bound: Bound, state: State) -> State:
         """One damped Gauss-Newton step, or a new start where the last one got stuck."""
-        T = state.model.T
-        relative, damping = state.trace[-1], float(state.damping)
+        problem, model, memory = bound.problem, state.cache, state.memory
+        relative, damping = memory.trace[-1], float(memory.damping)
         accuracy = max(0.1 * min(1.0, relative), eps(problem.y))
-        xi, foretold, passes = state.model.step(damping * min(1.0, relative), accuracy)
+        xi, predicted, passes = model.step(damping * min(1.0, relative), accuracy)
         state = replace(state, passes=state.passes + passes)
         if not all_finite(xi):
             return blown_up(state)
-        falling = len(state.trace) < 2 or relative < 0.5 * state.trace[-2]
-        if relative <= ROUNDING * eps(problem.y) and not falling:  # as good as it gets
-            return replace(state, t=state.t + 1, stuck=True)
-        stuck = _is_stuck(state.trace, SHORT if self.starts > 1 else LONG)
+        falling = len(memory.trace) < 2 or relative < 0.5 * memory.trace[-2]
+        if relative <= ROUNDING * eps(problem.y) and not falling:  # rounding error: no further fall
+            return replace(state, t=state.t + 1).remember(stuck=True)
+        stuck = _is_stuck(memory.trace, SHORT if self.starts > 1 else LONG)
         if stuck or self._at_minimum(problem, state, xi):
-            return self._restart(problem, state)
-        model = self._model(problem, T.retract(xi))
-        now = float(problem.relative(model.residual))
+            return self._restart(bound, state)
+        tried = self._model(problem, model.T.retract(xi))
+        now = float(problem.relative(tried.residual))
         scale = float(problem.y_norm) or 1.0
         fell = (relative * relative - now * now) * scale * scale
         better = now < relative
-        gain = fell / foretold if foretold > 0 else 0.0
+        gain = fell / predicted if predicted > 0 else 0.0
         factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
-        kept = model if better else state.model
-        return replace(
-            state,
-            X=kept.T.X,
-            t=state.t + 1,
-            model=kept,
-            damping=state.damping * factor,
-            trace=(*state.trace, now if better else relative),
-            passes=state.passes + model.passes,
-        )
+        kept = tried if better else model
+        passes = state.passes + tried.passes
+        state = replace(state, X=kept.T.X, t=state.t + 1, cache=kept, passes=passes)
+        trace = (*memory.trace, now if better else relative)
+        return state.remember(damping=memory.damping * factor, trace=trace)
 
     def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
         """Whether the step promises nothing: a least-squares solution that is not zero."""
-        promise = dot(xi, state.model.gradient)
-        left = state.trace[-1] * float(problem.y_norm)
+        promise = dot(xi, state.cache.gradient)
+        left = state.memory.trace[-1] * float(problem.y_norm)
         return promise <= NOTHING * left * left
 
-    def _restart(self, problem: Problem, state: State) -> State:
-        attempt = state.attempt + 1
-        ends = (*state.ends, state.trace[-1])
-        dof = state.model.T.dof
+    def _restart(self, bound: Bound, state: State) -> State:
+        problem, model, memory = bound.problem, state.cache, state.memory
+        attempt = memory.attempt + 1
+        ends = (*memory.ends, memory.trace[-1])
+        dof = model.T.dof
         # the lowest end, found again and again, is what the measurements leave; with few of them
         # it is most often a local minimum that is found again
         again = sum(end <= SAME * min(ends) for end in ends)
         enough = 2 if problem.equations >= PLENTY * dof else 20
         over = attempt >= self.starts or again >= enough
-        noise = is_noise(problem, state.model.residual, dof) if not over and attempt == 1 else None
-        state = replace(state, passes=state.passes + (noise is not None))
+        noise = is_noise(problem, model.residual, dof) if not over and attempt == 1 else None
+        state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         if over or noise:
-            return replace(state, t=state.t + 1, stuck=True, ends=ends)
-        seed = (state.seed, state.trials[0])
-        X, _, passes = self._own_start(problem, seed, attempt)
-        fresh = replace(
-            state, X=X, t=state.t + 1, attempt=attempt, trace=(), ends=ends,
-            passes=state.passes + passes,
-        )  # fmt: skip
-        return self._look(problem, fresh)
+            return state.remember(stuck=True, ends=ends)
+        X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
+        state = replace(state, X=X, passes=state.passes + passes)
+        return self._look(bound, state.remember(attempt=attempt, trace=(), ends=ends))
 
 
 def _is_stuck(trace: tuple[float, ...], patience: tuple[int, int, float]) -> bool:
-    """Whether a start has come to a local minimum."""
+    """Whether a start has reached a local minimum."""
     after, window, fall = patience
     return len(trace) > after and trace[-1] > (1 - fall) * trace[-1 - window]

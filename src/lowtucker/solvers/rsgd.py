@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Self
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
 from lowtucker._array import all_finite, as_flag, as_integer, namespace
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State
-from lowtucker.solvers.manifold import Manifold, Model, blown_up, damped_step, dot
+from lowtucker.solvers.base import Bound, State
+from lowtucker.solvers.manifold import Level, Manifold, Model, blown_up, damped_step, dot
 from lowtucker.solvers.sampling import Shuffled
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.rank import degrees_of_freedom
@@ -40,7 +40,7 @@ class RSGD(Manifold):
         least squares.
     least_squares : bool
         Solve on the block rather than search along its gradient: fewest passes, and in need of
-        measurements that are alike (Gaussian, say).
+        isotropic rows (Gaussian, say).
 
     Notes
     -----
@@ -61,52 +61,43 @@ class RSGD(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (3, 0.2)
 
-    _sampler: Any = field(default=None, init=False, compare=False)
-
     def __post_init__(self) -> None:
         """Check the settings."""
         if self.block_size is not None:
             as_integer(self.block_size, "block_size")
         as_flag(self.least_squares, "least_squares")
 
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Self:
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle rank and blocks."""
         bound = super().bind(problem, rank)
         b = self.block_size
         if b is None:
-            dof = degrees_of_freedom(problem.shape, bound._rank)
+            dof = degrees_of_freedom(problem.shape, bound.rank)
             target = 1.2 * dof if self.least_squares else max(1.0, dof / 5)
             b = math.ceil(problem.m / max(1, math.floor(problem.m / target)))
-        object.__setattr__(bound, "_sampler", Shuffled(b).bind(problem))
-        return bound
+        return replace(bound, sampler=Shuffled(b).bind(problem))
 
-    @property
-    def _chosen(self) -> dict[str, Any]:
-        return {} if self._sampler is None else {"block_size": self._sampler.block_size}
+    def chosen(self, bound: Bound | None) -> dict[str, Any]:
+        """Block size."""
+        known = bound is not None and bound.sampler is not None
+        return {"block_size": bound.sampler.block_size} if known else {}  # type: ignore[union-attr]
 
     def _by_gram(self, problem: Problem, dof: int) -> bool:
         return True
 
-    @property
-    def steps_per_epoch(self) -> int:
-        """As many steps as there are blocks."""
-        return int(self._sampler.steps_per_epoch)
-
-    def _block(self, problem: Problem, state: State) -> Problem:
-        return problem.trusted_block(
-            self._sampler.draw(state.t, (state.seed, state.trials[0])).rows
-        )
-
-    def advance(self, problem: Problem, state: State) -> State:
+    def advance(self, bound: Bound, state: State) -> State:
         """One step on the next block."""
-        block = self._block(problem, state)
+        problem, sampler = bound.problem, bound.sampler
+        assert sampler is not None
+        rows = sampler.draw(state.t, (state.seed, state.trials[0])).rows
+        block = problem.trusted_block(rows)
         model = Model.at(block, state.X)
         T, equations = model
         level = block.relative(equations.residual)  # of rows that the last steps have not seen
         passes = state.passes + block.m / problem.m
-        state = replace(state, model=model, level=level, passes=passes)
+        state = replace(state, memory=Level(level), cache=model, passes=passes)
         if self.least_squares:
-            strength = min(1.0, max(0.3, 2 / self._sampler.n_blocks))
+            strength = min(1.0, max(0.3, 2 / sampler.n_blocks))
             xi = damped_step(equations, strength * min(1.0, float(level)) ** 2)
         else:
             g = equations.gradient
@@ -117,16 +108,16 @@ class RSGD(Manifold):
             return blown_up(state)
         return replace(state, X=T.retract(xi), t=state.t + 1)
 
-    def guess(self, state: State, tol: float) -> float | None:
+    def initial_residual(self, state: State, tol: float) -> float | None:
         """Residual of the rows that settled the scale of a start: one pass less."""
-        level = float(state.level)
+        level = float(state.memory.level)
         return level if state.t == 0 and max(0.01, 2 * tol) < level < 1 else None
 
-    def settled(self, state: State, tol: float) -> bool:
+    def epoch_done(self, state: State, tol: float) -> bool:
         """Whether the tolerance seems to be reached.
 
         The last block had a residual below it before its own step; or a step by least squares,
         which about squares the residual, should have led there.
         """
-        level = float(state.level)
+        level = float(state.memory.level)
         return level <= tol or (self.least_squares and 2 * level * level <= tol)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from copy import copy
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Self
@@ -64,7 +63,8 @@ class BlockSampler(ABC):
     """
 
     block_size: int
-    m: int = field(default=0, init=False, repr=False)
+    # of the problem that it is bound to
+    m: int = field(default=0, repr=False, kw_only=True)
 
     def __post_init__(self) -> None:
         """Check what can be checked without a problem."""
@@ -82,9 +82,7 @@ class BlockSampler(ABC):
                 f"block_size = {self.block_size} must be between 1 and the number of measurements, "
                 f"{problem.m}."
             )
-        bound = replace(self)
-        object.__setattr__(bound, "m", problem.m)
-        return bound
+        return replace(self, m=problem.m)
 
     def draw(self, t: int, seed: Seed = 0, trials: Sequence[int] | None = None) -> Draw:
         """Block of step ``t``.
@@ -167,7 +165,7 @@ class Partition(BlockSampler):
 
     p: Any = None
     _p: NumPyArray = field(
-        default_factory=lambda: np.empty(0), init=False, repr=False, compare=False
+        default_factory=lambda: np.empty(0), repr=False, compare=False, kw_only=True
     )
 
     def __post_init__(self) -> None:
@@ -196,16 +194,13 @@ class Partition(BlockSampler):
                     f"p must have one probability for each of the {M} blocks of {self.block_size} "
                     f"out of {problem.m} measurements, got {len(p)}."
                 )
-        object.__setattr__(bound, "_p", p)
-        return bound
+        return replace(bound, _p=p)
 
     def select(self, positions: Sequence[int]) -> Self:
         """Sampler for some of the trials, each with its own probabilities."""
         if self._p.ndim < 2:
             return self
-        part = copy(self)
-        object.__setattr__(part, "_p", self._p[list(positions)])
-        return part
+        return replace(self, _p=self._p[list(positions)])
 
     @property
     def probabilities(self) -> NumPyArray:

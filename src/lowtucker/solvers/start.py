@@ -12,42 +12,43 @@ from lowtucker._array import (
     all_finite,
     as_float,
     like,
-    namespace,
     real_dtype,
     same_kind,
-    size,
     to_numpy,
 )
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State
+from lowtucker.solvers.base import State, first_state, mapped
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.thresholding import Thresholding
+from lowtucker.thresholding import Iterate, TuckerTruncation
 
-__all__ = ["adopt", "as_start", "failed_start", "zero_tensor"]
+__all__ = ["adopt", "as_start", "failed_start", "zero_iterate"]
 
 
-def as_start(start: Any, problem: Problem, thresholding: Thresholding) -> TuckerTensor:
+def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
     """Make a first iterate of what the user gave: a tensor, an array, or nothing (zero)."""
     if start is None:
-        return zero_tensor(problem, thresholding.rank)
-    X = start if isinstance(start, TuckerTensor) else as_float(start, "start")
-    shape = (*X.batch_shape, *X.shape) if isinstance(X, TuckerTensor) else tuple(X.shape)
+        return zero_iterate(problem, thresholding)
+    X = start if isinstance(start, Iterate) else as_float(start, "start")
+    shape = (*X.batch_shape, *X.shape) if isinstance(X, Iterate) else tuple(X.shape)
     if shape != (*problem.batch_shape, *problem.shape):
         raise ValueError(
             f"start must have the shape of the tensor, {(*problem.batch_shape, *problem.shape)}, "
             f"got {shape}."
         )
-    parts = [X.core, *X.factors] if isinstance(X, TuckerTensor) else [X]
+    parts = list(X.parts().values()) if isinstance(X, Iterate) else [X]
     same_kind(parts[0], problem.A.prototype, "start", type(problem.A).__name__)
     _check_finite(parts)
-    if not isinstance(X, TuckerTensor) or X.rank != thresholding.rank:
-        X = thresholding(X.full() if isinstance(X, TuckerTensor) else X)
+    if not isinstance(X, Iterate) or X.rank != thresholding.rank:
+        X = thresholding(X.full() if isinstance(X, Iterate) else X)
     return _in_dtype(X, problem)
 
 
-def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
-    """Check that a state can be continued on a problem; move its arrays to the problem's kind."""
+def adopt(state: State, problem: Problem, rank: Any, memory: type) -> State:
+    """Check that a state can be continued on a problem; move its arrays to the problem's kind.
+
+    What another solver remembered is dropped: its memory is then None.
+    """
     given = (*state.X.batch_shape, *state.X.shape)
     if given != (*problem.batch_shape, *problem.shape) or state.X.rank != rank:
         raise ValueError(
@@ -55,15 +56,19 @@ def adopt(state: State, problem: Problem, rank: tuple[int, ...]) -> State:
             f"{(*problem.batch_shape, *problem.shape)} and {rank}. To begin at its tensor, give "
             "start=result.X."
         )
-    _check_finite([state.X.core, *state.X.factors])
+    _check_finite(list(state.X.parts().values()))
     real = real_dtype(problem.y)
+
+    def moved(x: Array) -> Array:
+        x = to_numpy(x)
+        return like(x, problem.y) if x.dtype.kind == "c" else like(x, problem.y, real)
+
     return replace(
         state,
         X=_in_dtype(state.X, problem),
         diverged=like(to_numpy(state.diverged), problem.y),
-        damping=like(to_numpy(state.damping), problem.y, real),
-        level=like(to_numpy(state.level), problem.y, real),
-        carry=None if state.carry is None else like(to_numpy(state.carry), problem.y),
+        memory=mapped(moved, state.memory) if isinstance(state.memory, memory) else None,
+        cache=None,
     )
 
 
@@ -74,8 +79,8 @@ def _check_finite(parts: list[Array]) -> None:
         )
 
 
-def _in_dtype(X: TuckerTensor, problem: Problem) -> TuckerTensor:
-    """Tensor in the problem's dtype, kind and device."""
+def _in_dtype(X: Any, problem: Problem) -> Any:
+    """Iterate in the problem's dtype, kind and device."""
     dtype = problem.tensor_dtype
 
     def moved(x: Array) -> Array:
@@ -83,16 +88,21 @@ def _in_dtype(X: TuckerTensor, problem: Problem) -> TuckerTensor:
             return x
         return like(to_numpy(x), problem.y, dtype)
 
-    return TuckerTensor.trusted(moved(X.core), [moved(U) for U in X.factors])
+    return X.from_parts({name: moved(x) for name, x in X.parts().items()})
 
 
-def failed_start(problem: Problem, rank: tuple[int, ...], seed: Seed) -> State:
+def failed_start(problem: Problem, thresholding: Any, seed: Seed) -> State:
     """State of a run that could not begin: at zero, and at its end."""
-    X = zero_tensor(problem, rank)
-    number, first = as_seed(seed)
-    trials = tuple(range(first, first + size(problem.batch_shape)))
-    one = namespace(X.core).ones_like(X.norm())
-    return State(X, 0, number, trials, 0.0, one > 0, one, one)
+    state = first_state(zero_iterate(problem, thresholding), None, as_seed(seed), 0.0)
+    return replace(state, diverged=~state.diverged)
+
+
+def zero_iterate(problem: Problem, thresholding: Any) -> Any:
+    """Zero, the paper's X^0, as an iterate of a thresholding's format."""
+    if isinstance(thresholding, TuckerTruncation):
+        return zero_tensor(problem, thresholding.rank)
+    shape = (*problem.batch_shape, *problem.shape)
+    return thresholding(like(np.zeros(shape), problem.y, problem.tensor_dtype))
 
 
 def zero_tensor(problem: Problem, rank: tuple[int, ...]) -> TuckerTensor:

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Any
 
-from lowtucker._array import Array, as_number, namespace, per_trial
+from lowtucker._array import Array, as_number, namespace
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
-from lowtucker.tensor.products import multi_mode_product
-from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.thresholding import Thresholding
 
 __all__ = ["check_step", "judge", "normalised_step"]
 
@@ -29,7 +25,7 @@ def check_step(step: Any) -> None:
         as_number(step, "step", positive=True)
 
 
-def normalised_step(block: Problem, state: State, thresholding: Thresholding) -> Array:
+def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     r"""Exact line search on the gradient projected onto the current factors' space.
 
     .. math:: \|P g\|^2 / \big(\tfrac1b \sum_j w_j \langle A_j, P g \rangle^2\big), \quad
@@ -39,19 +35,16 @@ def normalised_step(block: Problem, state: State, thresholding: Thresholding) ->
     norm :math:`\sqrt{\nu} = (\sqrt{n_k} + \sqrt{N/n_k}) / \sqrt b` times the error. The step is
     divided by :math:`\nu/2` where that exceeds 1; without it blocks of a few rows diverge.
 
-    One reading of the block's rows. Where X is zero the factors are those of the gradient.
+    One pass over the block's rows. Where X is zero the factors are those of the gradient.
     """
-    xp = namespace(state.gradient)
-    X = state.X
+    X, gradient = state.X, state.cache.gradient
+    xp = namespace(gradient)
     zero = X.norm() == 0
-    factors = X.factors
+    space = X
     if bool(xp.any(zero)):
-        finite = xp.where(xp.isfinite(state.gradient), state.gradient, 0 * state.full)
-        fresh = thresholding(finite).factors
-        pairs = zip(fresh, X.factors, strict=True)
-        factors = tuple(xp.where(per_trial(zero, U), V, U) for V, U in pairs)
-    core = multi_mode_product(state.gradient, factors, transpose=True)
-    direction = TuckerTensor.trusted(core, factors)
+        finite = xp.where(xp.isfinite(gradient), gradient, 0 * state.cache.full)
+        space = thresholding(finite).where(zero, X)
+    direction = space.project(gradient)
     # norms, squared last: the squares of small numbers vanish, and those of large ones overflow
     seen, length = block.measured_norm(direction), direction.norm()
     ok = (seen > 0) & xp.isfinite(seen)
@@ -63,13 +56,13 @@ def normalised_step(block: Problem, state: State, thresholding: Thresholding) ->
 
 
 def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]:
-    r"""Guard of the automatic step: what a fresh block says of the last one.
+    r"""Guard the automatic step: judge the last step by a fresh block.
 
     A step did harm when the relative residual of the next block, before that block's own step,
     exceeds the running mean by a factor of :math:`1 + 4.5 \sqrt{(1 - b/m)/b}`: six standard
     deviations of the norm of b out of m Gaussian numbers; with one block, any growth at all.
-    Then later steps are damped. An iterate that is worse than zero by that factor is to be thrown
-    away: the trial starts again from zero with shorter steps. So no residual can run away.
+    Later steps are then damped. An iterate that is worse than zero by that factor is discarded: the
+    run restarts from zero with shorter steps. So no residual can run away.
 
     Returns
     -------
@@ -77,15 +70,16 @@ def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]
         With the damping and the running mean brought up to date.
     worse_than_zero : bool array, shape (*batch,)
     """
-    xp = namespace(state.damping)
-    one = xp.ones_like(state.damping)
+    damping, level = state.memory.damping, state.memory.level
+    xp = namespace(damping)
+    one = xp.ones_like(damping)
     scale = xp.where(problem.y_norm > 0, problem.y_norm, one)
     share = one * block.count / problem.m
-    seen = block.weighted_norm(state.residual) / scale / share**0.5
+    seen = block.weighted_norm(state.cache.residual) / scale / share**0.5
     much = 1 + HARM * ((1 - share) / block.count) ** 0.5
     # before the first step nothing did harm: with one block, rounding of ||y|| / ||y|| would decide
-    harm = (seen > much * xp.minimum(state.level, one)) & (state.t > 0)
-    damping = xp.where(harm, CUT * state.damping, xp.minimum(GROW * state.damping, one))
+    harm = (seen > much * xp.minimum(level, one)) & (state.t > 0)
+    damping = xp.where(harm, CUT * damping, xp.minimum(GROW * damping, one))
     worse_than_zero = (seen > much) & (state.t > 0)
-    level = xp.where(worse_than_zero, one, (1 - share) * state.level + share * seen)
-    return replace(state, damping=damping, level=level), worse_than_zero
+    level = xp.where(worse_than_zero, one, (1 - share) * level + share * seen)
+    return state.remember(damping=damping, level=level), worse_than_zero

@@ -9,7 +9,7 @@ from typing import Any, Literal
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.sampling import BlockSampler, Partition
-from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
+from lowtucker.thresholding import Thresholding
 
 __all__ = ["StoTIHT"]
 
@@ -44,7 +44,7 @@ class StoTIHT(IHT):
 
     Notes
     -----
-    A step costs one reading of b rows (two with ``step="auto"``), and an HOSVD of the full
+    A step costs one pass over b rows (two with ``step="auto"``), and an HOSVD of the full
     tensor: :math:`O(N \sum n_k)` flops, a few N-vectors of memory. Nothing of the size of A.
 
     Examples
@@ -78,19 +78,20 @@ class StoTIHT(IHT):
             checked = Partition(1 if self.block_size is None else self.block_size, self.p)
             object.__setattr__(self, "p", checked.p)
 
-    def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
         if self.sampler is not None:
             return self.sampler
-        b = self.block_size
-        return Partition(default_block_size(problem, rank) if b is None else b, self.p)
+        if self.block_size is not None:
+            return Partition(self.block_size, self.p)
+        dof = thresholding.degrees_of_freedom(problem.shape)
+        return Partition(default_block_size(problem, dof), self.p)
 
 
-def default_block_size(problem: Problem, rank: tuple[int, ...]) -> int:
+def default_block_size(problem: Problem, dof: int) -> int:
     """Choose b: blocks of equal size, about two degrees of freedom, at least two of them.
 
     On Gaussian problems of 1.2 to 16 measurements per degree of freedom (5x5x6 and 30x30x30)
     blocks of 1.5 to 2.5 degrees of freedom needed the fewest epochs, and one block alone failed
     most often.
     """
-    dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
     return math.ceil(problem.m / max(2, round(problem.m / (2 * dof))))

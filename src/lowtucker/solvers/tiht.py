@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.sampling import BlockSampler, Partition
+from lowtucker.thresholding import Thresholding
 
 __all__ = ["TIHT"]
 
@@ -32,7 +33,7 @@ class TIHT(IHT):
 
     Notes
     -----
-    A step costs one reading of A (two with ``step="auto"``) and an HOSVD.
+    A step costs one pass over A (two with ``step="auto"``) and an HOSVD.
 
     Examples
     --------
@@ -46,5 +47,5 @@ class TIHT(IHT):
     step: float | Literal["auto"] = "auto"
     thresholding: Any = None
 
-    def _make_sampler(self, problem: Problem, rank: tuple[int, ...]) -> BlockSampler:
+    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
         return Partition(problem.m)

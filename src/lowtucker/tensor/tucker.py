@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,17 +18,16 @@ from lowtucker._array import (
     as_integer,
     eps,
     in_precision_of,
-    is_array,
     is_complex,
     kind,
     like,
     namespace,
-    per_trial,
     same_kind,
     size,
     to_numpy,
 )
 from lowtucker._array.linalg import qr
+from lowtucker.tensor.iterate import Iterate
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product, shifted
 
 __all__ = ["TuckerTensor"]
@@ -38,7 +37,7 @@ CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, repr=False, eq=False)
-class TuckerTensor:
+class TuckerTensor(Iterate):
     r"""A tensor as core and orthonormal factors, equation (2.1).
 
     .. math:: \mathbf{X} = \mathbf{S} \times_1 \mathbf{U}^{(1)} \cdots \times_d \mathbf{U}^{(d)}
@@ -198,6 +197,13 @@ class TuckerTensor:
         return tuple(U.shape[-1] for U in self.factors)
 
     @property
+    def degrees_of_freedom(self) -> int:
+        """Degrees of freedom of the tensors of its shape and attainable rank."""
+        from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom  # which knows this
+
+        return degrees_of_freedom(self.shape, attainable_rank(self.rank))
+
+    @property
     def order(self) -> int:
         """Number d of modes."""
         return len(self.factors)
@@ -241,49 +247,6 @@ class TuckerTensor:
         at = (*map(int, np.unravel_index(k, batch)), ...)
         return TuckerTensor.trusted(self.core[at], [U[at] for U in self.factors])
 
-    def take(self, trials: Any) -> TuckerTensor:
-        """Return some problems of a batch, selected along the leading axis.
-
-        Parameters
-        ----------
-        trials : integer array, shape (k,), or boolean array, shape (batch[0],)
-            Positions, or a mask.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> X = random_tucker((3, 4), (1, 1), trials=5)
-        >>> X.take([4, 0]).batch_shape, X.take([True, False, False, True, True]).batch_shape
-        ((2,), (3,))
-        """
-        index = self._checked_positions(trials)
-        return self._map(lambda x: namespace(x).take(x, like(index, x), axis=0))
-
-    def where(self, mask: Any, other: TuckerTensor) -> TuckerTensor:
-        """Return this tensor where ``mask`` is true and ``other`` elsewhere, problem by problem.
-
-        Parameters
-        ----------
-        mask : boolean array, shape (*batch,)
-        other : TuckerTensor
-            Of the same batch shape, shape and rank.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> X = random_tucker((3, 4), (1, 1), trials=3, seed=0)
-        >>> X.where([True, False, True], 0 * X).norm() > 0
-        array([ True, False,  True])
-        """
-        self._check_partner(other)
-        mask = like(mask, self.core)
-        if tuple(mask.shape) != self.batch_shape or self.rank != other.rank:
-            raise ValueError(
-                f"where expects a mask of shape {self.batch_shape} and a tensor of rank "
-                f"{self.rank}, got a mask of shape {tuple(mask.shape)} and rank {other.rank}."
-            )
-        return self._map(lambda x, y: namespace(x).where(per_trial(mask, x), x, y), other)
-
     def parts(self) -> dict[str, Array]:
         """Return the arrays that make up the tensor, by name.
 
@@ -313,6 +276,10 @@ class TuckerTensor:
             )
         core, *factors = (parts[name] for name in names)
         return cls.trusted(core, factors)
+
+    def validated(self) -> TuckerTensor:
+        """Return the tensor, its core and factors checked as if a user had given them."""
+        return TuckerTensor(self.core, self.factors)
 
     def project(self, G: Array) -> TuckerTensor:
         r"""Project a full tensor onto the span of the current factors.
@@ -345,47 +312,6 @@ class TuckerTensor:
         core = multi_mode_product(G, self.factors, transpose=True)
         return TuckerTensor.trusted(core, self.factors)
 
-    @classmethod
-    def concat(cls, tensors: Sequence[TuckerTensor]) -> TuckerTensor:
-        """Join batches of tensors of one shape and rank along the leading axis.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> X = random_tucker((3, 4), (1, 1), trials=2)
-        >>> TuckerTensor.concat([X, X, X]).batch_shape
-        (6,)
-        """
-        first, *rest = tensors
-        return first._map(lambda *parts: namespace(*parts).concat(parts), *rest)
-
-    def batched(self) -> TuckerTensor:
-        """Add a leading axis of length 1: a batch of one problem. The arrays are views.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> random_tucker((3, 4), (1, 1)).batched().batch_shape
-        (1,)
-        """
-        return self._map(lambda x: x[None, ...])
-
-    def single(self) -> TuckerTensor:
-        """Remove the leading axis of a batch of one problem, as :meth:`batched` adds it.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> random_tucker((3, 4), (1, 1), trials=1).single().batch_shape
-        ()
-        """
-        if self.batch_shape != (1,):
-            raise ValueError(
-                f"single() expects a batch of one problem, shape (1,), got {self.batch_shape}. "
-                "Try X.trial(k) for one tensor of a batch."
-            )
-        return self._map(lambda x: x[0, ...])
-
     def shifted(self, power: int) -> TuckerTensor:
         """Multiply by ``2**power``, exactly unless the elements overflow or underflow.
 
@@ -397,24 +323,6 @@ class TuckerTensor:
         True
         """
         return TuckerTensor.trusted(shifted(self.core, power), self.factors)
-
-    def _map(self, function: Callable[..., Array], *others: TuckerTensor) -> TuckerTensor:
-        """Apply a function to the core and to each factor, together with those of others."""
-        core = function(self.core, *(X.core for X in others))
-        factors = zip(self.factors, *(X.factors for X in others), strict=True)
-        return TuckerTensor.trusted(core, [function(*parts) for parts in factors])
-
-    def _checked_positions(self, trials: Any) -> np.ndarray[Any, Any]:
-        """Positions along the leading axis, from positions or a mask."""
-        index = to_numpy(trials) if is_array(trials) else np.asarray(trials)
-        count = self.batch_shape[0] if self.batch_shape else None
-        is_mask = index.dtype == bool
-        if count is None or index.ndim != 1 or (is_mask and index.size != count):
-            raise ValueError(
-                "take expects a batch of problems, and positions or one boolean for each; got "
-                f"batch shape {self.batch_shape} and trials of shape {index.shape}."
-            )
-        return np.flatnonzero(index) if is_mask else index.astype(np.int64)
 
     def norm(self) -> Array:
         """Frobenius norm, shape (*batch,); that of the core."""

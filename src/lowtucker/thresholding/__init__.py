@@ -1,5 +1,21 @@
-"""Thresholdings: maps onto simple tensors, the step H_r of equation (3.5)."""
+"""Thresholdings: maps onto simple tensors, the step H_r of equation (3.5).
 
-from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, Thresholding
+A new format is one file, with a thresholding and the iterate that it returns, and one line in
+``FORMATS``, by which files know it.
+"""
 
-__all__ = ["HOOI", "HOSVD", "STHOSVD", "Thresholding"]
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding.protocol import Iterate, Thresholding
+from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, TuckerTruncation
+
+__all__ = [
+    "FORMATS",
+    "HOOI",
+    "HOSVD",
+    "STHOSVD",
+    "Iterate",
+    "Thresholding",
+    "TuckerTruncation",
+]
+
+FORMATS: dict[str, type[Iterate]] = {"tucker": TuckerTensor}

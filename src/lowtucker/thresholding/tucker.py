@@ -1,13 +1,9 @@
-r"""The thresholding :math:`H_r` of equation (3.5): maps onto tensors of low rank.
-
-The iterative solvers choose none themselves: they call this interface. What it returns is a
-TuckerTensor, whose factors the automatic step size uses too.
-"""
+r"""The thresholding :math:`H_r` of equation (3.5): maps onto tensors of low Tucker rank."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, runtime_checkable
+from typing import Any
 
 import numpy as np
 
@@ -19,30 +15,19 @@ from lowtucker.tensor.decompose import (
     quasi_optimality,
     sthosvd,
 )
-from lowtucker.tensor.rank import check_rank, multilinear_rank
+from lowtucker.tensor.rank import (
+    attainable_rank,
+    check_rank,
+    degrees_of_freedom,
+    multilinear_rank,
+)
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["HOOI", "HOSVD", "STHOSVD", "Thresholding"]
-
-
-@runtime_checkable
-class Thresholding(Protocol):
-    """A map onto tensors of rank at most ``rank``, within ``eta`` of the best, equation (3.6)."""
-
-    rank: tuple[int, ...]
-
-    @property
-    def eta(self) -> float:
-        """Quasi-optimality of (3.6)."""
-        ...
-
-    def __call__(self, Z: Array) -> TuckerTensor:
-        """Approximate Z, shape (*batch, n_1, ..., n_d)."""
-        ...
+__all__ = ["HOOI", "HOSVD", "STHOSVD", "TuckerTruncation"]
 
 
 @dataclass(frozen=True)
-class _Truncation:
+class TuckerTruncation:
     """What the three truncations share.
 
     Parameters
@@ -64,6 +49,14 @@ class _Truncation:
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z, shape (*batch, n_1, ..., n_d)."""
         raise NotImplementedError
+
+    def check(self, shape: tuple[int, ...]) -> None:
+        """Raise ValueError where the rank is none of tensors of that shape."""
+        check_rank(self.rank, shape, warn=False)
+
+    def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
+        """Count the degrees of freedom of tensors of that shape and rank."""
+        return degrees_of_freedom(shape, attainable_rank(self.rank))
 
     def to_pyproximal(self, shape: tuple[int, ...]) -> Any:
         r"""``ProxOperator`` of PyProximal: of the indicator of the tensors of this rank.
@@ -92,7 +85,7 @@ class _Truncation:
 
 
 @dataclass(frozen=True)
-class HOSVD(_Truncation):
+class HOSVD(TuckerTruncation):
     """Truncated HOSVD, the paper's H_r.
 
     Examples
@@ -111,7 +104,7 @@ class HOSVD(_Truncation):
 
 
 @dataclass(frozen=True)
-class STHOSVD(_Truncation):
+class STHOSVD(TuckerTruncation):
     """Sequentially truncated HOSVD: cheaper, and noisier inside the iteration.
 
     Parameters
@@ -135,8 +128,8 @@ class STHOSVD(_Truncation):
 
 
 @dataclass(frozen=True)
-class HOOI(_Truncation):
-    """Higher-order orthogonal iteration: closest to the best approximation, and dearest.
+class HOOI(TuckerTruncation):
+    """Higher-order orthogonal iteration: closest to the best approximation, and most expensive.
 
     Parameters
     ----------
@@ -156,7 +149,7 @@ class HOOI(_Truncation):
         return hooi(Z, self.rank, max_iterations=self.max_iterations, warn=False)
 
 
-def _proximal_operator(threshold: _Truncation, shape: tuple[int, ...]) -> Any:
+def _proximal_operator(threshold: TuckerTruncation, shape: tuple[int, ...]) -> Any:
     check_rank(threshold.rank, shape, warn=False)
     try:
         from pyproximal import ProxOperator

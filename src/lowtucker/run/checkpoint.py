@@ -1,8 +1,8 @@
-"""Checkpoints: a file that a call goes on from, as if it had never been interrupted.
+"""Checkpoints: a file from which a call resumes, as if it had never been interrupted.
 
-A call is a sequence of fits, one for most. What lies between them is computed anew, and is the
-same; finished fits are read from the file, and the one that was at work goes on from its last
-epoch. The file holds numbers and JSON, no pickle, with a checksum of all of it.
+A call is a sequence of fits, one for most. What lies between them is recomputed, and is the same;
+finished fits are read from the file, and the one that was at work resumes from its last epoch. The
+file holds numbers and JSON, no pickle, with a checksum of all of it.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import time
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -22,30 +21,29 @@ from lowtucker._array.random import Stream, generator
 from lowtucker._version import __version__
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
-from lowtucker.result import Result
-from lowtucker.run import History
+from lowtucker.run.codec import Codec
+from lowtucker.run.loop import Ledger
+from lowtucker.run.result import Result
 from lowtucker.solvers import State
 from lowtucker.status import Status
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Iterate
 
 __all__ = ["Journal", "fingerprint"]
 
-MAGIC = b"lowtucker checkpoint 1\n"
+MAGIC = b"lowtucker checkpoint 2\n"
 # The time between two writings is at least so many times what one takes
 RARELY = 20
-# Endings that a later call, with other limits, goes on from
+# Endings that a later call, with other limits, resumes from
 LIMITED = {Status.MAX_EPOCHS, Status.MAX_SECONDS}
 # Numbers of a matrix that are hashed
 HASHED = 1 << 24
-# What a state has that X gives again
-_REMADE = ("full", "residual", "gradient", "step", "model")
-_STATE = tuple(f.name for f in fields(State) if f.name not in _REMADE)
-_RESULT = tuple(f.name for f in fields(Result))
+CODEC = Codec(Result, Ledger)
 
 
 class Journal:
-    """What a call has done so far, in memory and in its file.
+    """Record of a call's fits, in memory and in its file.
 
     Parameters
     ----------
@@ -80,7 +78,7 @@ class Journal:
             self._changed = False
 
     def next_fit(self, max_epochs: int | None) -> tuple[Result | None, Any]:
-        """Result of the next fit if it is finished, or else what to go on from, if anything."""
+        """Result of the next fit if it is finished, or else what to resume from, if anything."""
         if self.closed:
             return None, None
         k, self.position = self.position, self.position + 1
@@ -90,18 +88,18 @@ class Journal:
                 limit == max_epochs and Status.MAX_SECONDS not in _statuses(result)
             ):
                 return result, None
-            del self.fits[k:]  # there is more time, or there are more epochs: that fit goes on
+            del self.fits[k:]  # there is more time, or there are more epochs: that fit resumes
             self.current = last
         return None, self.current
 
     def epoch(self, kept: Any) -> None:
-        """Take note of the end of an epoch; write it if it is time."""
+        """Note the end of an epoch; write it if it is time."""
         if not self.closed:
             self.current, self._changed = kept, True
             self._write_if_due()
 
     def finish(self, max_epochs: int | None, result: Result, kept: Any) -> None:
-        """Take note of the end of a fit. One that was interrupted is still at work."""
+        """Note the end of a fit. One that was interrupted is still at work."""
         if self.closed:
             return
         statuses, self._changed = _statuses(result), True
@@ -128,7 +126,7 @@ class Journal:
         except OSError as error:
             if not self.trouble:
                 warn_caller(
-                    f"checkpoint {self.path} could not be written ({error}). The run goes on; the "
+                    f"checkpoint {self.path} could not be written ({error}). The run continues; the "
                     "file has what was written last.",
                     CheckpointWarning,
                 )
@@ -147,8 +145,8 @@ class Journal:
         content = {
             "version": __version__,
             "whose": self.whose,
-            "fits": _encoded(self.fits, arrays),
-            "current": _encoded(self.current, arrays),
+            "fits": CODEC.encode(self.fits, arrays, "fits"),
+            "current": CODEC.encode(self.current, arrays, "current"),
         }
         arrays["content"] = np.frombuffer(json.dumps(content).encode(), dtype=np.uint8)
         buffer = io.BytesIO()
@@ -189,77 +187,20 @@ class Journal:
                 "another name, or delete it."
             )
         try:
-            self.fits = [tuple(one) for one in self._decoded(content["fits"], arrays)]
-            self.current = self._decoded(content["current"], arrays)
+            fits = CODEC.decode(content["fits"], arrays, self.example)
+            self.fits = [(limit, result, last) for limit, result, last in fits]
+            self.current = CODEC.decode(content["current"], arrays, self.example)
             self.seconds = sum(result.seconds for _, result, _ in self.fits)
             if self.current is not None:
-                self.seconds += self.current["seconds"]
+                self.seconds += self.current.seconds
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise FileFormatError(
                 f"checkpoint {self.path} was not written by lowtucker. Delete it to begin anew."
             ) from error
 
-    def _decoded(self, value: Any, arrays: dict[str, Any]) -> Any:
-        if isinstance(value, list):
-            return [self._decoded(one, arrays) for one in value]
-        if not isinstance(value, dict):
-            return value
-        ((kind, inside),) = value.items()
-        if kind == "array":
-            return arrays[inside]
-        if kind == "status":
-            return Status[inside]
-        inside = self._decoded(inside, arrays)
-        if kind == "tuple":
-            return tuple(inside)
-        if kind == "tucker":
-            parts = [like(part, self.example) for part in inside]
-            return TuckerTensor.trusted(parts[0], parts[1:])
-        if kind == "pairs":
-            return dict(inside)
-        if kind == "history":
-            return History.of(dict(inside))
-        made = dict(inside)
-        if kind == "result" and isinstance(made["status"], tuple):
-            made["status"] = np.array(made["status"], dtype=object)
-        return State(**made) if kind == "state" else Result(**made)
-
 
 def _statuses(result: Result) -> set[Status]:
     return set(np.atleast_1d(result.status).tolist())
-
-
-def _encoded(value: Any, arrays: dict[str, Any]) -> Any:
-    """JSON of a value; arrays are put aside, under a number."""
-    if value is None or isinstance(value, bool | int | float | str):
-        return value
-    if isinstance(value, Status):
-        return {"status": value.name}
-    if isinstance(value, TuckerTensor):
-        return {"tucker": _encoded([value.core, *value.factors], arrays)}
-    if isinstance(value, History):
-        columns = [[name, value[name]] for name in value]
-        return {"history": [[name, _encoded(_plain(column), arrays)] for name, column in columns]}
-    if isinstance(value, State | Result):
-        kind, names = ("state", _STATE) if isinstance(value, State) else ("result", _RESULT)
-        return {kind: [[name, _encoded(getattr(value, name), arrays)] for name in names]}
-    if isinstance(value, dict):
-        return {"pairs": [[_encoded(k, arrays), _encoded(v, arrays)] for k, v in value.items()]}
-    if isinstance(value, tuple):
-        return {"tuple": [_encoded(one, arrays) for one in value]}
-    if isinstance(value, list):
-        return [_encoded(one, arrays) for one in value]
-    array = to_numpy(value)
-    if array.dtype == object:  # of statuses
-        return {"tuple": [_encoded(one, arrays) for one in array.tolist()]}
-    name = f"a{len(arrays)}"
-    arrays[name] = array
-    return {"array": name}
-
-
-def _plain(column: Any) -> Any:
-    """Column of texts as a list; of numbers as it is."""
-    return column.tolist() if column.dtype.kind == "U" else column
 
 
 def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
@@ -278,7 +219,7 @@ def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
         )
     advice = "Delete it to begin anew."
     if previous.exists():
-        advice = f"The one before it is {previous}: put it in its place to go on from there."
+        advice = f"The one before it is {previous}: put it in its place to resume from there."
     if hashlib.sha256(payload).digest() != data[len(MAGIC) : len(MAGIC) + 32]:
         raise FileFormatError(f"checkpoint {source} is damaged. {advice}")
     try:
@@ -336,7 +277,7 @@ def _checked(path: Any) -> Path:
 def fingerprint(
     problem: Problem, start: Any, X_true: Any, settings: dict[str, Any]
 ) -> dict[str, str]:
-    """Name of a problem and of how it is solved.
+    """Identify a problem and how it is solved.
 
     A matrix in memory is hashed unless it is large; other operators are known by what they measure
     of one random tensor, which reads their rows once.
@@ -388,7 +329,7 @@ def _digest(x: Any) -> str:
 
     if x is None:
         return "none"
-    parts = [x.core, *x.factors] if isinstance(x, TuckerTensor) else [x]
+    parts = list(x.parts().values()) if isinstance(x, Iterate) else [x]
     made = hashlib.sha256()
     for part in parts:
         array = np.ascontiguousarray(to_numpy(part))

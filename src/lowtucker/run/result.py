@@ -1,4 +1,4 @@
-"""What a run found, and how to look at it, keep it and go on from it."""
+"""The outcome of a recovery: to look at, to save, and to resume from."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import numpy as np
 from lowtucker._array import to_numpy
 from lowtucker._array.errors import FileFormatError
 from lowtucker._version import __version__
-from lowtucker.run import History
+from lowtucker.run.codec import Codec
+from lowtucker.run.history import History
 from lowtucker.solvers import State
-from lowtucker.status import Status
+from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import spectra
-from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 2"
+FORMAT = "lowtucker result 3"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 
@@ -31,14 +31,10 @@ class Result:
     Attributes
     ----------
     X : TuckerTensor
-        The tensor; a stack of them for a stack of trials. Where a run did not converge, the best
+        The tensor; a batch of them for a batch of problems. Where a run did not converge, the best
         of its iterates.
     residual : float, or an array of them
         ||y - A(X)|| / ||y|| of that tensor (weighted where there are weights).
-    success : bool, or an array of them
-        The verdict, which never uses the truth: the residual is as small as it should be, and
-        there are enough measurements. ``recover`` also looks whether these see all of X, where
-        the operator has a tangent design; :func:`lowtucker.solve` takes it for granted.
     status : Status, or an array of them
         Why it ended; ``str(result.status)`` is advice.
     history : History
@@ -46,7 +42,7 @@ class Result:
     rank : tuple of int
     epochs : int, or an array of them
     passes : float
-        Readings of all the rows by the solver, the start included.
+        Passes over all the rows by the solver, the start included.
     seconds : float
         Time of the iterations alone.
     solver : str
@@ -56,29 +52,25 @@ class Result:
         ||X - X_true|| / ||X_true||, where X_true was given.
     error_estimate : float or None
         Estimate of the relative error, by the Gauss-Newton covariance, if the residual is noise.
-        None where nothing gave one: a run that did not succeed and whose solver has no tangent
+        None where there is none: a run that did not succeed and whose solver has no tangent
         design at hand, or a design that is too large.
     state : State or None
-        Hand it back as ``start`` to go on. None for a stack whose trials ended at different times.
+        Give it as ``start`` to resume. None for a batch whose problems ended at different times.
     weights : array or None
         Weights of the last fit, where a loss other than the squared one chose them: those near
         zero belong to outliers.
     held_out : float or None
-        Relative error on samples that a fit had not seen, where :func:`lowtucker.complete` held
-        some out.
-    notes : tuple of str
-        What else was found: a rank, and why; a rank that is larger than it need be.
-    borderline : tuple of str
-        Decisions behind the rank, the status or the verdict that slightly different numbers (other
-        noise, another CPU's rounding) could have turned the other way. Empty where all were clear.
+        Relative error on held-out samples, of the first fit of :func:`lowtucker.complete`.
+    findings : tuple of Finding
+        What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The first
+        one that decides a status decides this one's.
     """
 
-    X: TuckerTensor
+    X: Any
     residual: Any
-    success: Any
     status: Any
     history: History
-    rank: tuple[int, ...]
+    rank: Any
     epochs: Any
     passes: float
     seconds: float
@@ -90,8 +82,32 @@ class Result:
     state: State | None = None
     weights: Any = None
     held_out: float | None = None
-    notes: tuple[str, ...] = ()
-    borderline: tuple[str, ...] = ()
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def success(self) -> Any:
+        """The verdict, a bool or an array of them, which never uses the truth.
+
+        The residual is as small as it should be, and there are enough measurements. ``recover``
+        also checks whether these determine X, where the operator has a tangent design;
+        :func:`lowtucker.solve` takes it for granted.
+        """
+        if isinstance(self.status, Status):
+            return self.status.success
+        return np.array([status.success for status in self.status])
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences of the findings, but for hints and borderline decisions."""
+        return tuple(f.text for f in self.findings if not f.borderline and f.kind != "hint")
+
+    @property
+    def borderline(self) -> tuple[str, ...]:
+        """Decisions that slightly different numbers could have turned the other way.
+
+        Other noise, or another CPU's rounding. Empty where all were clear.
+        """
+        return tuple(f.text for f in self.findings if f.borderline)
 
     @property
     def advice(self) -> str:
@@ -101,34 +117,17 @@ class Result:
         return "\n".join([*lines, *self.notes, *(f"Borderline: {one}" for one in self.borderline)])
 
     def _hint(self, status: Status) -> str:
-        """Read the likely cause off the numbers."""
-        if status is Status.MAX_EPOCHS and "restart" in str(self.history["phase"][-1]):
-            return (
-                "The last epochs tried other starts, none of them better: the rank may not fit, "
-                'there may be noise (noise_std=) or outliers (loss="huber"), or too few '
-                "measurements."
-            )
-        if status is not Status.STALLED or self.notes:  # the notes say more
-            return ""
-        residual = float(np.max(np.atleast_1d(self.residual)[np.atleast_1d(self.status) == status]))
-        ratio = self.m / self.degrees_of_freedom
-        # random numbers are fitted about as well as that
-        if residual > 0.5 * max(0.0, 1 - 1 / ratio) ** 0.5:
-            return (
-                "Little was fitted: try a larger rank, check shape=, order= and "
-                "lowtucker.check_adjoint(A), or see whether the noise is as large as the signal."
-            )
-        if residual < 1e-12:
-            return "The residual is at rounding error: raise tol."
-        if ratio < 3:
-            return (
-                f"With {ratio:.1f} measurements per degree of freedom the rank may be too large: "
-                "try more measurements, a smaller rank, or another seed."
-            )
-        return "Try noise_std= where there is noise, a larger rank, or another seed."
+        """What the numbers suggest for a status, where they suggest something."""
+        hints = (f for f in self.findings if f.kind == "hint")
+        return next((f.text for f in hints if f.numbers.get("status") == status.name), "")
+
+    def found(self, *findings: Finding) -> Result:
+        """Result with more findings; the first that decides a status decides it."""
+        decided = next((f.status for f in findings if f.status is not None), self.status)
+        return replace(self, findings=(*self.findings, *findings), status=decided)
 
     def trial(self, k: int) -> Result:
-        """One trial of a stack, as a result of its own."""
+        """Result of one problem of a batch."""
         X = self.X.trial(k)
         rows = self.history["running"][:, k]
         columns = {
@@ -142,7 +141,6 @@ class Result:
             X=X,
             residual=float(self.residual[k]),
             error=None if self.error is None else float(self.error[k]),
-            success=bool(self.success[k]),
             status=self.status[k],
             epochs=int(self.epochs[k]),
             history=History.of(columns),
@@ -174,11 +172,9 @@ class Result:
         left.legend()
         phases = list(dict.fromkeys(self.history["phase"].tolist()))
         left.set_title(" then ".join(phases if len(phases) < 4 else [phases[0], "...", phases[-1]]))
-        X = self.X
-        if X.batch_shape:
-            X = TuckerTensor.trusted(X.core[0, ...], [U[0, ...] for U in X.factors])
+        X = self.X.take([0]).single() if self.X.batch_shape else self.X
         spectra(X).plot(right)
-        right.set_title("first trial" if self.X.batch_shape else "recovered tensor")
+        right.set_title("first problem" if self.X.batch_shape else "recovered tensor")
         return figure
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
@@ -187,37 +183,15 @@ class Result:
 
         from lowtucker.io import save_arrays  # zipfile and others: 10 ms that import can save
 
-        arrays = {"core": self.X.core, **_numbered("factor", self.X.factors)}
-        arrays["residual"] = np.asarray(self.residual)
-        if self.error is not None:
-            arrays["error"] = np.asarray(self.error)
-        if self.weights is not None:
-            arrays["weights"] = self.weights
-        columns = {f"history_{name}": self.history[name] for name in self.history}
-        columns.pop("history_phase")
-        meta = {
+        arrays: dict[str, Any] = {}
+        content = {name: getattr(self, name) for name in FIELDS}
+        text = {
             "format": FORMAT,
             "version": __version__,
-            "status": [s.name for s in np.atleast_1d(self.status)],
-            "stack": bool(self.X.batch_shape),
-            "phase": [str(p) for p in self.history["phase"]],
-            "epochs": np.asarray(self.epochs).tolist(),
-            "held_out": self.held_out,
-            **{name: getattr(self, name) for name in _PLAIN},
+            "result": {name: CODEC.encode(x, arrays, name) for name, x in content.items()},
         }
-        if self.state is not None:
-            state = self.state
-            meta["state"] = {
-                "t": state.t, "seed": state.seed, "trials": state.trials, "passes": state.passes,
-                "phase": state.phase, "attempt": state.attempt, "trace": state.trace,
-                "ends": state.ends, "stuck": state.stuck,
-            }  # fmt: skip
-            arrays |= {f"state_{name}": getattr(state, name) for name in _STATE_ARRAYS}
-            if state.carry is not None:
-                arrays["state_carry"] = state.carry
-            arrays |= {"state_core": state.X.core, **_numbered("state_factor", state.X.factors)}
-        packed = {name: to_numpy(array) for name, array in (arrays | columns).items()}
-        packed["meta"] = np.frombuffer(json.dumps(meta).encode(), dtype=np.uint8)
+        packed = {name: to_numpy(array) for name, array in arrays.items()}
+        packed["meta"] = np.frombuffer(json.dumps(text).encode(), dtype=np.uint8)
         save_arrays(path, packed, overwrite=overwrite)
 
     def __repr__(self) -> str:
@@ -242,7 +216,7 @@ class Result:
     def _headline(self) -> str:
         kept = np.atleast_1d(self.success)
         if kept.size > 1 or self.X.batch_shape:
-            return f"Result: {int(kept.sum())} of {kept.size} trials recovered"
+            return f"Result: {int(kept.sum())} of {kept.size} problems recovered"
         return "Result: recovered" if kept[0] else "Result: not recovered"
 
     def _lines(self) -> list[tuple[str, str]]:
@@ -260,10 +234,10 @@ class Result:
         if self.error is not None:
             lines.append(("error", _span(self.error, ".1e")))
         if self.error_estimate is not None:
-            proviso = "" if self.success else ", if what is left were noise"
+            proviso = "" if self.success else ", if the residual were noise"
             lines.append(("estimate", f"{self.error_estimate:.1e} of the error{proviso}"))
         if self.held_out is not None:
-            lines.append(("held out", f"{self.held_out:.1e}, the error on samples not fitted"))
+            lines.append(("held out", f"{self.held_out:.1e}, the error on held-out samples"))
         notes = [("note", note) for note in self.notes]
         notes += [("borderline", remark) for remark in self.borderline]
         return [*lines, *self._status_lines(), *notes]
@@ -281,12 +255,14 @@ class Result:
         ]
 
 
-_PLAIN = {
-    "rank": list, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
-    "degrees_of_freedom": int, "error_estimate": float | int | None, "notes": list,
-    "borderline": list,
+CODEC = Codec()
+FIELDS = tuple(Result.__dataclass_fields__)
+# Types that a file must have, beside arrays
+PLAIN: dict[str, Any] = {
+    "history": History, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
+    "degrees_of_freedom": int, "error_estimate": float | int | None, "state": State | None,
+    "held_out": float | int | None, "findings": tuple,
 }  # fmt: skip
-_STATE_ARRAYS = ("diverged", "damping", "level")
 
 
 def load(path: str | os.PathLike[str]) -> Result:
@@ -316,82 +292,34 @@ def load(path: str | os.PathLike[str]) -> Result:
                 f"{path} has the format {meta['format']!r}, this version reads {FORMAT!r}. "
                 "Upgrade lowtucker."
             )
-        return _unpacked(meta, {name: load_array(path, name) for name in set(sizes) - {"meta"}})
+        arrays = {name: load_array(path, name) for name in set(sizes) - {"meta"}}
+        return _unpacked(meta["result"], arrays)
     except FileFormatError:
         raise
-    except (LookupError, TypeError, ValueError, AttributeError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileFormatError(
             f"{path} is a damaged lowtucker result ({error}); save it again."
         ) from error
 
 
-def _unpacked(meta: dict[str, Any], arrays: dict[str, Any]) -> Result:
-    columns = {
-        name.removeprefix("history_"): values
-        for name, values in arrays.items()
-        if name.startswith("history_")
-    }
-    order = ("epoch", "passes", "seconds", "phase", "residual", "cost", "error", "running")
-    columns["phase"] = meta["phase"]
-    history = History.of({name: columns[name] for name in order if name in columns})
-    statuses = np.array([Status[name] for name in meta["status"]], dtype=object)
-    success = np.array([s.success for s in statuses])
-    stack, X = meta["stack"], _tucker(arrays, "")
-    for name, kind in _PLAIN.items():
-        if not isinstance(meta[name], kind):
-            raise TypeError(f"{name} is {meta[name]!r:.80}")
-    plain: dict[str, Any] = {name: meta[name] for name in _PLAIN}
-    plain |= {name: tuple(plain[name]) for name in ("rank", "notes", "borderline")}
-    if plain["rank"] != X.rank or (len(statuses),) != (X.batch_shape if stack else (1,)):
-        raise ValueError(f"rank {plain['rank']} and {len(statuses)} statuses for {X!r}")
-    residual, error = arrays["residual"], arrays.get("error")
-    return Result(
-        X=X,
-        residual=residual if stack else float(residual),
-        error=error if stack or error is None else float(error),
-        success=success if stack else bool(success[0]),
-        status=statuses if stack else statuses[0],
-        history=history,
-        epochs=np.array(meta["epochs"]) if stack else meta["epochs"],
-        state=_state(meta.get("state"), arrays),
-        held_out=meta["held_out"],
-        weights=arrays.get("weights"),
-        **plain,
-    )
-
-
-def _state(meta: dict[str, Any] | None, arrays: dict[str, Any]) -> State | None:
-    if meta is None:
-        return None
-    return State(
-        X=_tucker(arrays, "state_"),
-        t=meta["t"],
-        seed=meta["seed"],
-        trials=tuple(meta["trials"]),
-        passes=meta["passes"],
-        phase=meta["phase"],
-        attempt=meta["attempt"],
-        trace=tuple(meta["trace"]),
-        ends=tuple(meta["ends"]),
-        stuck=meta["stuck"],
-        carry=arrays.get("state_carry"),
-        **{name: arrays[f"state_{name}"] for name in _STATE_ARRAYS},
-    )
-
-
-def _tucker(arrays: dict[str, Any], prefix: str) -> TuckerTensor:
-    count = sum(name.startswith(f"{prefix}factor_") for name in arrays)
-    return TuckerTensor(
-        arrays[f"{prefix}core"], tuple(arrays[f"{prefix}factor_{k}"] for k in range(count))
-    )
-
-
-def _numbered(name: str, parts: Any) -> dict[str, Any]:
-    return {f"{name}_{k}": part for k, part in enumerate(parts)}
+def _unpacked(content: dict[str, Any], arrays: dict[str, Any]) -> Result:
+    """Result of a file's content, checked as far as its parts must fit each other."""
+    made = {name: CODEC.decode(content[name], arrays) for name in FIELDS}
+    for name, kind in PLAIN.items():
+        if not isinstance(made[name], kind):
+            raise TypeError(f"{name} is {made[name]!r:.80}")
+    X, count = made["X"].validated(), len(np.atleast_1d(made["status"]))
+    if made["state"] is not None:
+        made["state"].X.validated()
+    if made["rank"] != X.rank or (count,) != (X.batch_shape or (1,)):
+        raise ValueError(f"rank {made['rank']} and {count} statuses for {X!r}")
+    if not all(isinstance(f, Finding) for f in made["findings"]):
+        raise TypeError("findings are not findings")
+    return Result(**made)
 
 
 def _span(values: Any, form: str = "") -> str:
-    """One number, or the median and range of a stack's."""
+    """One number, or the median and range of a batch's."""
     values = np.atleast_1d(values)
     if values.size == 1:
         return format(values[0], form)

@@ -1,0 +1,572 @@
+"""One run of solvers over a problem or a batch: the only loop.
+
+Inside a run one problem is a batch of one: states, residuals and histories have a leading axis. The
+axis is taken off where rules, callbacks and results meet the user.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, ExitStack
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._array import like, namespace, to_numpy
+from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
+from lowtucker._array.linalg import fallbacks
+from lowtucker._array.random import Seed, as_seed
+from lowtucker.metrics import relative_error
+from lowtucker.problem import Problem
+from lowtucker.run.history import History
+from lowtucker.run.interrupt import Interrupt
+from lowtucker.run.progress import Callback, Progress
+from lowtucker.run.result import Result
+from lowtucker.run.stopping import (
+    Either,
+    MaxEpochs,
+    MaxSeconds,
+    ResidualBelow,
+    Stalled,
+    StoppingRule,
+)
+from lowtucker.solvers import Bound, Solver, State
+from lowtucker.solvers.manifold import blown_up
+from lowtucker.solvers.start import failed_start
+from lowtucker.status import Finding, Status
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.thresholding import HOSVD, Iterate
+
+__all__ = ["Ledger", "Run", "bind", "conditions", "epochs_allowed"]
+
+# At the noise floor a second-order solver goes on while a step lowers the residual by so much
+FINISHED = 1e-4
+# A residual that has grown by this factor is a blow-up, long before numbers overflow.
+BLOW_UP = 1e6
+# Endings with which a problem keeps its best iterate rather than its last
+BEST = (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED)
+
+
+class Found(NamedTuple):
+    """A tensor, as a batch of one, and its relative residual and error."""
+
+    X: Any
+    residual: float
+    error: float
+
+
+@dataclass
+class Ledger:
+    """All that a run is made of beside its settings: what a checkpoint keeps.
+
+    Attributes
+    ----------
+    active : positions of the problems that the solver at work advances
+    waiting : positions of those that wait for the next solver
+    statuses, epochs : of every problem
+    ended : tensor of every problem that has ended, by position
+    best_X, best_residual, best_error : the best so far of all problems
+    estimated : whether the residual of the last row is that of a few rows only
+    first_row : row of the history with which the phase began
+    seconds, passes : of this phase's clock, and of earlier phases
+    recorded : the state of the last row of the history
+    """
+
+    active: Any
+    statuses: Any
+    epochs: Any
+    best_residual: Any
+    best_error: Any
+    phase: int = 0
+    waiting: list[int] = field(default_factory=list)
+    ended: dict[int, tuple[Any, float, float]] = field(default_factory=dict)
+    best_X: Any = None
+    estimated: bool = False
+    first_row: int = 0
+    seconds: float = 0.0
+    passes: float = 0.0
+    recorded: Any = None
+    history: History = field(default_factory=History)
+
+    @classmethod
+    def of(cls, count: int) -> Ledger:
+        """Ledger of a run that has not begun, of so many problems."""
+        unknown = np.full(count, np.nan)
+        statuses = np.full(count, Status.INTERRUPTED, dtype=object)
+        return cls(np.arange(count), statuses, np.zeros(count, dtype=int), unknown, unknown.copy())
+
+    def snapshot(self) -> Ledger:
+        """Copy that later epochs do not change."""
+        kept = replace(self, history=self.history.until_now())
+        for name in ("active", "statuses", "epochs", "best_residual", "best_error"):
+            setattr(kept, name, getattr(self, name).copy())
+        kept.waiting, kept.ended = copy(self.waiting), copy(self.ended)
+        return kept
+
+
+class Run:
+    """Solvers that take over from each other, on a problem or a batch.
+
+    Parameters
+    ----------
+    problem : Problem
+    phases : list of Solver
+    rank : tuple of int or None
+    stop : StoppingRule
+    X_true : TuckerTensor, array or None
+    seed : int or (int, int)
+    keeps : bool
+        Whether snapshots are made, for a checkpoint.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        phases: list[Solver],
+        rank: Any,
+        stop: StoppingRule,
+        X_true: Any,
+        seed: Seed,
+        *,
+        keeps: bool = False,
+    ) -> None:
+        self.problem, self.phases, self.rank, self.seed = problem, phases, rank, seed
+        self.stop, self.tol = stop, _tolerance(stop)
+        self.is_batch = bool(problem.batch_shape)
+        self.count = problem.batch_shape[0] if self.is_batch else 1
+        self.X_true = _truth(X_true, self.is_batch)
+        self.ledger = Ledger.of(self.count)
+        self.kept: Ledger | None = None  # the last row, not yet judged: what a later run resumes
+        self.keeps = keeps
+        self.state: Any = None
+        self.failed = False  # whether no algorithm could continue
+        self.used: list[str] = []  # fallback algorithms since the last row
+
+    # What a call does with it
+
+    def begin(self, start: Any) -> None:
+        """First state, and the first row of the history."""
+        if isinstance(start, State):
+            self.ledger.phase = min(start.phase, len(self.phases) - 1)
+            self.ledger.passes = -start.passes  # those of an earlier call are not this one's
+        self._bind(warn=True)
+        self._timed(lambda: self.bound.init(start, self.seed))
+        self._close()
+
+    def resume(self, kept: Ledger) -> None:
+        """Continue from a snapshot as if the run had never stopped."""
+        self.kept, self.ledger = kept, kept.snapshot()
+        self._bind(warn=False)
+        with np.errstate(all="ignore"):
+            self.state = self.bound.init(kept.recorded, self.seed)
+        self.ledger.recorded = self.state
+        self._end(self._verdicts())
+
+    def go(
+        self,
+        callbacks: Sequence[Callback],
+        interrupt: Interrupt,
+        on_epoch: Callable[[Ledger], None] = lambda kept: None,
+    ) -> None:
+        """Epoch after epoch, until all problems have ended or Ctrl-C ends the run.
+
+        ``on_epoch`` gets a snapshot after every epoch but the last.
+        """
+        try:
+            while self.ledger.active.size:
+                self._epoch(interrupt)
+                if self.kept is not None and self.ledger.active.size:
+                    on_epoch(self.kept)
+                self._tell(callbacks)
+        except KeyboardInterrupt:
+            if interrupt.raises or interrupt.asked:
+                raise
+            self.interrupt()
+
+    def interrupt(self) -> None:
+        """End what still runs or waits, with the last row of the history."""
+        self.state = self.ledger.recorded
+        self._give_back_waiting(Status.INTERRUPTED)
+        self.phases = self.phases[: self.ledger.phase + 1]
+        if self.ledger.active.size:
+            self._end(np.full(self.ledger.active.size, Status.INTERRUPTED, dtype=object))
+
+    def result(self) -> Result:
+        """Outcome of the run; its verdict does not use the truth."""
+        ledger, X = self.ledger, self.state.X
+        dof = X.degrees_of_freedom
+        few = np.broadcast_to(self.problem.equations, (self.count,)) < dof
+        kept = [s in (Status.DIVERGED, Status.INTERRUPTED) for s in ledger.statuses]
+        ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
+        found = [Found(*ledger.ended[k]) for k in range(self.count)]
+        error = None if self.X_true is None else np.array([one.error for one in found])
+        restarts = self.bound.solver.restarts(self.state)
+        return Result(
+            X=self._out(type(X).concat([one.X for one in found])),
+            residual=self._out(np.array([one.residual for one in found])),
+            error=None if error is None else self._out(error),
+            status=self._out(ledger.statuses),
+            history=self._history(),
+            rank=X.rank,
+            epochs=self._out(ledger.epochs),
+            passes=ledger.history.last["passes"],
+            seconds=ledger.seconds,
+            solver=" then ".join(map(repr, [*self.phases[: ledger.phase], self.bound])),
+            m=int(np.min(self.problem.equations)),
+            degrees_of_freedom=dof,
+            state=self._out(self.state) if len(self.state.trials) == self.count else None,
+            error_estimate=self.bound.error_estimate(self.state, found[0].residual),
+            findings=_restarted(restarts) if restarts and Status.MAX_EPOCHS in ledger.statuses
+            else (),
+        )  # fmt: skip
+
+    # One epoch
+
+    def _epoch(self, interrupt: Interrupt) -> None:
+        """Steps of one epoch, a row of the history, and the verdict on every problem.
+
+        An interrupt ends it after the step at work, with the row of the last epoch.
+        """
+        for _ in range(self.bound.steps_per_epoch):
+            if not self.failed:  # where even the start has failed there is nothing to advance from
+                self._timed(lambda: self.bound.advance(self.state))
+            if self.failed:
+                break
+            if interrupt.asked:
+                self.interrupt()
+                return
+            if self.bound.epoch_done(self.state, self.tol):
+                break
+        self.ledger.epochs[self.ledger.active] += 1
+        self._close()
+
+    def _close(self) -> None:
+        """Record the row, keep a snapshot, and judge the row."""
+        self._record()
+        if self.keeps:
+            self.kept = self.ledger.snapshot()
+        self._end(self._verdicts())
+
+    def _tell(self, callbacks: Sequence[Callback]) -> None:
+        """Call the callbacks, outside the clock; any of them may stop the run."""
+        row = self.ledger.history.last
+        progress = Progress(
+            int(row["epoch"]),
+            float(row["passes"]),
+            self._out(row["residual"]),
+            self._out(self.state),
+            epochs_allowed(self.stop),
+        )
+        requests = [callback(progress) for callback in callbacks]
+        if True in requests:
+            self.interrupt()
+
+    def _timed(self, action: Callable[[], State]) -> None:
+        begin = time.perf_counter()
+        self.failed = False
+        with np.errstate(all="ignore"), fallbacks() as used:  # blow-up is a status, not a warning
+            try:
+                self.state = action()
+            except (NotFinite, np.linalg.LinAlgError, ArithmeticError):
+                self.state, self.failed = self._stopped(), True
+        self.used += used
+        self.ledger.seconds += time.perf_counter() - begin
+
+    def _stopped(self) -> State:
+        """State of a run that no algorithm can continue: it stays where it is."""
+        if self.state is None:
+            rank = (1,) * len(self.problem.shape) if self.rank is None else self.rank
+            state = failed_start(self.problem, HOSVD(attainable_rank(rank)), self.seed)
+            return state if self.is_batch else state.batched()
+        return replace(blown_up(self.state), cache=None)
+
+    def _record(self) -> None:
+        """Add a row to the history, and keep what is the best so far."""
+        ledger, problem = self.ledger, self.bound.problem
+        with np.errstate(all="ignore"):
+            estimated = self.bound.initial_residual(self.state, self.tol)
+            if estimated is None:
+                residual = self.bound.residual(self.state)
+                row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
+            else:
+                row = {"residual": estimated, "cost": 0.5 * (estimated * problem.y_norm) ** 2}
+            if self.X_true is not None:
+                truth = self.X_true
+                if ledger.active.size < self.count:
+                    truth = _some(truth, ledger.active)
+                row["error"] = self._error(truth)
+        ledger.recorded = self.state
+        entry = {
+            "epoch": ledger.history.rows,
+            "passes": ledger.passes + self.state.passes,
+            "seconds": ledger.seconds,
+            "phase": " ".join([self.bound.solver.label(self.state), *dict.fromkeys(self.used)]),
+            **{name: self._spread(name, value) for name, value in row.items()},
+            "running": np.isin(np.arange(self.count), ledger.active),
+        }
+        ledger.history.append(entry)
+        self.used = []
+        self._keep_best()
+        ledger.estimated = estimated is not None
+
+    def _error(self, truth: Any) -> Any:
+        """Error of every running problem."""
+        if self.is_batch:
+            return relative_error(self.state.X, truth)
+        return relative_error(self.state.X.single(), _some(truth, None))
+
+    def _spread(self, name: str, value: Any) -> Any:
+        """Numbers of the running problems among those that the ended ones had last."""
+        ledger = self.ledger
+        before = ledger.history.last[name] if ledger.history.rows else np.zeros(self.count)
+        after = np.array(before, dtype=np.float64)
+        after[ledger.active] = to_numpy(value)
+        return after
+
+    def _keep_best(self) -> None:
+        """Take over the tensors whose residual is the lowest so far."""
+        ledger, row = self.ledger, self.ledger.history.last
+        active = ledger.active
+        residual = row["residual"][active]
+        error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
+        better = (residual < ledger.best_residual[active]) | ledger.estimated
+        if ledger.best_X is None or (active.size == self.count and better.all()):
+            ledger.best_X, better = self.state.X, np.full(active.size, True)
+        elif better.any():
+            ledger.best_X = ledger.best_X.put(active[better], self.state.X.take(better))
+        ledger.best_residual[active[better]] = residual[better]
+        ledger.best_error[active[better]] = error[better]
+
+    def _best(self, k: int) -> Found:
+        """Best iterate of a problem."""
+        ledger = self.ledger
+        if ledger.estimated:  # nothing but the start, whose residual is now measured
+            X = ledger.best_X.single()
+            ledger.best_residual[k] = float(self.bound.problem.relative_residual(X))
+            ledger.estimated = False
+        X = ledger.best_X.take([k])
+        return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
+
+    def _last(self, k: int, position: int) -> Found:
+        """Tensor of a running problem, with what the last row says of it."""
+        row = self.ledger.history.last
+        error = float(row["error"][k]) if "error" in row else np.nan
+        return Found(self.state.X.take([position]), float(row["residual"][k]), error)
+
+    # Verdicts and phases
+
+    def _verdicts(self) -> Any:
+        """Status of every running problem; None where it goes on."""
+        ledger, solver = self.ledger, self.bound.solver
+        verdict = np.full(self.count, None, dtype=object)
+        rule = self.stop if self._is_last else self.stop | Stalled(*solver.patience)
+        for status, mask in rule.verdicts(self._rows_of_phase()):
+            if solver.self_terminating and self._overrides(status):
+                continue
+            where = np.broadcast_to(mask, (self.count,)) & (verdict == None)  # noqa: E711
+            verdict[where] = status
+        residual = ledger.history["residual"]
+        grown = ~(residual[-1] <= BLOW_UP * np.maximum(1.0, residual[0]))
+        verdict[grown] = Status.DIVERGED
+        running = verdict[ledger.active]
+        if solver.is_stuck(self.state) and running[0] is None:
+            running[0] = Status.STALLED
+        running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
+        return running
+
+    def _rows_of_phase(self) -> dict[str, Any]:
+        """Columns that stopping rules see: the rows of this phase, as the user knows them."""
+        history, first = self.ledger.history, self.ledger.first_row
+        rows = {name: self._column(column)[first:] for name, column in history.items()}
+        if self.is_batch:  # every problem counts its own epochs
+            rows["epoch"] = (np.cumsum(history["running"], axis=0) - 1)[first:]
+        else:
+            del rows["running"]
+        return rows
+
+    def _overrides(self, status: Status) -> bool:
+        """Whether a self-terminating solver goes on in spite of a rule.
+
+        It is not stalled before it says so, and at a noise floor it finishes the fit.
+        """
+        if status is Status.STALLED:
+            return True
+        last = self.ledger.history["residual"][-2:, 0]
+        falling = len(last) == 2 and bool(last[1] < (1 - FINISHED) * last[0])
+        stuck = self.bound.solver.is_stuck(self.state)
+        return status is Status.NOISE_FLOOR and falling and not stuck
+
+    @property
+    def _is_last(self) -> bool:
+        return self.ledger.phase == len(self.phases) - 1
+
+    def _end(self, verdicts: Any) -> None:
+        """Freeze the problems that have a verdict; go on with the rest, or with the next phase."""
+        ledger = self.ledger
+        done = np.array([v is not None for v in verdicts], dtype=bool)
+        if not done.any():
+            return
+        ledger.statuses[ledger.active[done]] = verdicts[done]
+        for position in np.flatnonzero(done):
+            k, status = int(ledger.active[position]), verdicts[position]
+            if self._next_takes_over(status):
+                ledger.waiting.append(k)
+            else:
+                best = status in BEST
+                ledger.ended[k] = self._best(k) if best else self._last(k, int(position))
+        stay = np.flatnonzero(~done)
+        ledger.active = ledger.active[stay]
+        if stay.size:
+            self.bound = self.bound.select(stay.tolist())
+            self.state = ledger.recorded = self.state.select(stay.tolist())
+        elif Status.MAX_SECONDS in verdicts:  # the time limit is that of all
+            self._give_back_waiting(Status.MAX_SECONDS)
+        elif ledger.waiting:
+            self._next_phase()
+
+    def _next_takes_over(self, status: Status) -> bool:
+        """Whether the next phase takes over what ended like this."""
+        if self._is_last:
+            return False
+        finishes = self.phases[self.ledger.phase + 1].self_terminating  # the fit at a noise floor
+        return status in (Status.STALLED, Status.DIVERGED) or (
+            finishes and status is Status.NOISE_FLOOR
+        )
+
+    def _give_back_waiting(self, status: Status) -> None:
+        """End the problems that wait for a phase which will not come."""
+        ledger = self.ledger
+        ledger.ended |= {k: self._best(k) for k in ledger.waiting}
+        ledger.statuses[ledger.waiting] = status
+        ledger.waiting = []
+
+    def _next_phase(self) -> None:
+        """Let the next solver take over the problems that got stuck, from the best they had."""
+        ledger = self.ledger
+        ledger.active, ledger.waiting = np.sort(ledger.waiting), []
+        ledger.phase += 1
+        ledger.first_row = ledger.history.rows - 1
+        ledger.passes += self.state.passes
+        best = [self._best(k) for k in ledger.active.tolist()]
+        self._bind(warn=False)
+        tensors = [found.X * float(found.residual < 1) for found in best]
+        start = self._out(type(tensors[0]).concat(tensors))
+        self._timed(lambda: self.bound.init(start, self.seed))
+        numbers = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
+        self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=numbers)
+
+    def _bind(self, *, warn: bool) -> None:
+        """Bind the solver of the phase to the problems that are active."""
+        ledger, problem = self.ledger, self.problem
+        if self.is_batch and ledger.active.size < self.count:
+            problem = problem.select(ledger.active.tolist())
+        rank = self.rank
+        if not self.is_batch and rank is not None and ledger.phase and not warn:
+            # the first phase has warned of what is not attainable
+            rank = attainable_rank(check_rank(rank, problem.shape, warn=False))
+        self.bound = bind(problem, self.phases[ledger.phase], rank, warn=warn)
+
+    # The door: what the user sees has no leading axis where there is one problem
+
+    def _out(self, value: Any) -> Any:
+        if self.is_batch:
+            return value
+        if isinstance(value, State | Iterate):
+            return value.single()
+        first = value[0]
+        return first.item() if isinstance(first, np.generic) else first
+
+    def _column(self, column: Any) -> Any:
+        return column[:, 0] if column.ndim > 1 and not self.is_batch else column
+
+    def _history(self) -> History:
+        """History as the user sees it."""
+        history = self.ledger.history
+        if self.is_batch:
+            return history
+        names = [name for name in history if name != "running"]
+        return History.of({name: self._column(history[name]) for name in names})
+
+
+def _restarted(restarts: int) -> tuple[Finding, ...]:
+    """What a run that ran out of epochs says of its restarts."""
+    text = (
+        "The last epochs tried other starts, none of them better: the rank may not fit, there may "
+        'be noise (noise_std=) or outliers (loss="huber"), or too few measurements.'
+    )
+    return (Finding("hint", text, {"status": "MAX_EPOCHS", "restarts": restarts}),)
+
+
+def _truth(X_true: Any, is_batch: bool) -> Any:
+    """Truth with a leading axis."""
+    if X_true is None or is_batch:
+        return X_true
+    return X_true.batched() if isinstance(X_true, Iterate) else X_true[None, ...]
+
+
+def _some(X: Any, which: Any) -> Any:
+    """Truth of some problems; of the only one, without its leading axis, where ``which`` is None."""
+    if which is None:
+        return X.single() if isinstance(X, Iterate) else X[0, ...]
+    if isinstance(X, Iterate):
+        return X.take(which)
+    return namespace(X).take(X, like(np.asarray(which), X), axis=0)
+
+
+def entered(callbacks: Sequence[Callback]) -> AbstractContextManager[Any]:
+    """Enter those of the callbacks that are context managers."""
+    stack = ExitStack()
+    for callback in callbacks:
+        if isinstance(callback, AbstractContextManager):
+            stack.enter_context(callback)
+    return stack
+
+
+def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> Bound:
+    """Settle the solver for the problem; warn of too few measurements."""
+    if rank is not None and warn:
+        rank = check_rank(rank, problem.shape, warn=False)
+        dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+        equations = int(np.min(problem.equations))
+        if equations < dof:
+            warn_caller(
+                f"{equations} measurements cannot determine a tensor of shape "
+                f"{problem.shape} and rank {rank}, which has {dof} degrees of freedom. "
+                f"Take at least {dof}, better {3 * dof}.",
+                UnderdeterminedWarning,
+            )
+    return solver.bind(problem, rank)
+
+
+def epochs_allowed(rule: Any) -> int | None:
+    """Largest number of epochs that a rule allows, for progress bars."""
+    if isinstance(rule, MaxEpochs):
+        return rule.epochs
+    limits = [
+        epochs_allowed(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)
+    ]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def conditions(rule: Any) -> str:
+    """What a rule asks for beside limits of epochs and time, as a text."""
+    if isinstance(rule, MaxEpochs | MaxSeconds):
+        return ""
+    if hasattr(rule, "first"):
+        parts = [conditions(rule.first), conditions(rule.second)]
+        return f"{type(rule).__name__}({', '.join(filter(None, parts))})"
+    return repr(rule)
+
+
+def _tolerance(rule: Any) -> float:
+    """Largest residual that ends a run by itself; a rule that is met only with another is none."""
+    if isinstance(rule, ResidualBelow):
+        return float(np.min(rule.tol))
+    if isinstance(rule, Either):
+        return max(_tolerance(rule.first), _tolerance(rule.second))
+    return -math.inf

@@ -1,0 +1,81 @@
+"""The policy of ``solver="auto"``: which solvers, in which order; and whether they fit memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from lowtucker._array import size, to_numpy
+from lowtucker._array.memory import available_memory, readable_bytes
+from lowtucker.operators.entries import EntriesOperator
+from lowtucker.problem import Problem
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
+from lowtucker.solvers.noise import FULL, PLENTY
+from lowtucker.solvers.rgn import LARGE
+from lowtucker.solvers.sampling import Shuffled
+from lowtucker.solvers.stotiht import default_block_size
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.thresholding import TuckerTruncation
+
+__all__ = ["automatic", "check_memory", "phases_of"]
+
+# Bytes below which nobody asks how much memory is free
+NOTICEABLE = 10**8
+# Starts that "auto" tries when it meets local minima, and how it prepares them
+STARTS, IHT_STEPS = 100, 20
+
+
+def phases_of(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
+    """Solvers that take over from each other, by what a call was given."""
+    if isinstance(solver, list | tuple) and solver:
+        return [as_solver(one) for one in solver]
+    if not isinstance(solver, str) or solver.lower() != "auto":
+        return [as_solver(solver)]
+    if rank is None:
+        raise ValueError('rank is needed for solver="auto".')
+    return automatic(problem, rank)
+
+
+def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solver]:
+    """Solvers that "auto" is made of; a quick fit gives up early at local minima."""
+    rank = check_rank(rank, problem.shape, warn=False)
+    dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+    if problem.batch_shape:  # the Riemannian solvers take one problem
+        return [StoTIHT(sampler=Shuffled(default_block_size(problem, dof))), TIHT()]
+    traits = problem.A.traits
+    plenty = problem.equations >= PLENTY * dof
+    starts = (1 if plenty else 3) if quick else STARTS
+    if not traits.has_fast_tangent:
+        return [RCG(), RGN(starts=starts)]
+    if isinstance(problem.A, EntriesOperator) and dof > LARGE:
+        return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
+    if not plenty:
+        return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
+    small = traits.row_separable and dof <= LARGE  # dof^2 numbers for a block
+    blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
+    return [*blocks, RGN(starts=starts)]
+
+
+def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
+    """Refuse a run that cannot fit into memory, before the kernel ends it."""
+    for solver in phases:
+        given: Any = getattr(solver, "thresholding", None)
+        if rank is None and not isinstance(given, TuckerTruncation):
+            continue  # no Tucker rank: binding the solver checks what there is
+        of_rank = check_rank(given.rank if rank is None else rank, problem.shape, warn=False)
+        need = to_numpy(problem.y[..., :0]).itemsize * solver.memory_estimate(problem, of_rank)
+        if need < NOTICEABLE or need <= (free := available_memory()):
+            continue
+        dof = degrees_of_freedom(problem.shape, attainable_rank(of_rank))
+        advice = f"It forms {dof}^2 numbers. Try lowtucker.RGN(products=True), or a smaller rank."
+        if solver.forms_full_tensor:
+            advice = 'It forms tensors of the full size. Try solver="auto", which need not.'
+        elif problem.A.traits.forms_full_tensor:
+            advice = (
+                f"{type(problem.A).__name__} forms tensors of the full size, {problem.shape}: try "
+                "operators that need not (entries, kronecker), or a smaller tensor."
+            )
+        raise MemoryError(
+            f"{solver.name} would need about {readable_bytes(need)} beside A, and "
+            f"{readable_bytes(free)} are free. {advice}"
+        )
