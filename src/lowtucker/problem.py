@@ -245,15 +245,17 @@ class Problem:
         y = xp.take(self.y, index, axis=0)
         return Problem(self.A.select(trials), y, weights, _trusted=True)
 
-    @cached_property
+    @property
     def as_entries(self) -> Problem | None:
         r"""The same problem with plain sampled entries; None unless every row is one, scaled.
 
         :math:`\sum_j w_j |f_j X_{i_j} - y_j|^2 = \sum_j w_j |f_j|^2 |X_{i_j} - y_j / f_j|^2`
         plus the rows with a factor :math:`f_j = 0`, which get the weight 0.
         """
-        if isinstance(self.A, EntriesOperator):
-            return self
+        return self if isinstance(self.A, EntriesOperator) else self._unscaled_entries
+
+    @cached_property
+    def _unscaled_entries(self) -> Problem | None:
         samples = None if self.batch_shape else self.A.entry_samples()
         if samples is None:
             return None
