@@ -290,7 +290,7 @@ def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
         elif problem.A.traits.forms_full_tensor:
             advice = (
                 f"{type(problem.A).__name__} makes tensors of the full size, {problem.shape}: try "
-                "operators that need not (rank_one, entries, kronecker), or a smaller tensor."
+                "operators that need not (entries, kronecker), or a smaller tensor."
             )
         raise MemoryError(
             f"{solver.name} would need about {readable_bytes(need)} beside A, and "
