@@ -568,7 +568,7 @@ def test_a_callback_stops_the_second_fit():
 def test_a_slice_without_samples(rank):
     values = HOLES.copy()
     values[:, 5] = np.nan
-    message = "Mode 1 has no samples of slice 5: X is not determined there."
+    message = "Mode 1 has no samples in slice 5: X is not determined there."
     with pytest.warns(lt.UnderdeterminedWarning) as warned:
         result = lt.complete(values, rank)
     assert [str(w.message) for w in warned] == [
@@ -589,7 +589,7 @@ def test_a_slice_without_samples(rank):
 def test_a_slice_without_samples_is_no_success_with_noise_either():
     keep = INDICES[:, 1] != 5
     values, std = (VALUES + noise(0.05))[keep], 0.05 * np.std(VALUES)
-    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples of slice 5"):
+    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples in slice 5"):
         result = from_samples(values, indices=INDICES[keep], noise_std=std)
     assert result.residual < 0.05
     assert result.status is lt.Status.UNDERDETERMINED
@@ -606,10 +606,10 @@ def test_slices_are_named_in_every_mode():
         result = lt.complete(values, (2, 1, 2), max_epochs=1)
     texts = [str(w.message) for w in warned if "slice" in str(w.message)]
     assert texts[0].startswith(
-        "Mode 0 has no samples of slices 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more: X is not"
+        "Mode 0 has no samples in slices 2, 3, 4, 5, 6, 7, 8, 9, 10, 11 and 2 more: X is not"
     )
-    assert texts[-1].startswith("Mode 2 has no samples of slices 0, 3: X")
-    assert any("Mode 0 has no samples of slices 2" in note for note in result.notes)
+    assert texts[-1].startswith("Mode 2 has no samples in slices 0, 3: X")
+    assert any("Mode 0 has no samples in slices 2" in note for note in result.notes)
 
 
 def test_a_slice_with_fewer_samples_than_its_row_has_numbers():
@@ -618,25 +618,28 @@ def test_a_slice_with_fewer_samples_than_its_row_has_numbers():
     values[4, 3, 2] = X[4, 3, 2]
     result = lt.complete(values, RANK)  # no warning: rank 1 might be found
     assert result.status is lt.Status.UNDERDETERMINED
-    assert "Mode 0 has fewer than 2 samples of slice 4: X is not determined there." in result.notes
+    assert "Mode 0 has fewer than 2 samples in slice 4: X is not determined there." in result.notes
     assert not any("Mode 1" in note or "Mode 2" in note for note in result.notes)
 
 
 def test_entries_that_were_sampled_twice():
     index = np.concatenate([INDICES, INDICES[:40], INDICES[:3]])
     result = from_samples(np.concatenate([VALUES, VALUES[:40], VALUES[:3]]), indices=index)
-    note = f"43 of the {m + 43} samples are of entries that others are of too: their mean is fitted"
+    note = f"43 of the {m + 43} samples are duplicates: their mean is fitted"
     assert [text for text in result.notes if "samples" in text] == [f"{note}."]
     assert result.success
-    assert not any("others are" in text for text in from_samples(VALUES).notes)
+    assert not any("duplicate" in text for text in from_samples(VALUES).notes)
 
 
 def test_entries_that_were_sampled_twice_in_a_tensor_too_large_to_number():
-    shape = (2**31, 2**31, 2**31)
-    index = np.array([[0, 1, 2], [2**31 - 1, 5, 2**31 - 1], [0, 1, 2], [0, 2, 1]])
-    (note,) = lt.entries(shape, index)._remarks()
-    assert note.startswith("1 of the 4 samples")
-    assert lt.entries(shape, index[1:])._remarks() == ()
+    shape = (2**16,) * 4
+    index = np.array([[0, 1, 2, 0], [2**16 - 1, 5, 2**16 - 1, 7], [0, 1, 2, 0], [0, 2, 1, 0]])
+    duplicates, *unsampled = lt.entries(shape, index).diagnose((1, 1, 1, 1))
+    assert duplicates.text == "1 of the 4 samples is a duplicate: the mean of both is fitted."
+    assert duplicates.numbers == {"duplicates": 1, "samples": 4}
+    assert {one.kind for one in unsampled} == {"unsampled"}
+    kinds = [one.kind for one in lt.entries(shape, index[1:]).diagnose((1, 1, 1, 1))]
+    assert kinds == ["unsampled"] * 4
 
 
 # is X determined, where the solver gives no estimate

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import InitVar, dataclass, field
 from functools import cached_property
 from typing import Any
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from lowtucker._array import (
     Array,
-    Deferred,
     Rows,
     all_finite,
     as_float_on,
@@ -23,10 +22,12 @@ from lowtucker._array import (
     namespace,
     pad_and_stack,
     per_trial,
+    real_dtype,
     to_numpy,
 )
 from lowtucker.operators.arguments import check_rows, check_weights
 from lowtucker.operators.base import MeasurementOperator, check_operator
+from lowtucker.operators.entries import EntriesOperator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -51,11 +52,6 @@ class Problem:
         :math:`w_j \ge 0`; 1 by default, as in the paper. 0 leaves a measurement out: what y has
         there does not matter, not even NaN (it is kept as 0).
 
-    Attributes
-    ----------
-    count : int or array, shape (*batch,)
-        The number of measurements that the objective averages over.
-
     Examples
     --------
     >>> import lowtucker as lt
@@ -71,10 +67,14 @@ class Problem:
     A: MeasurementOperator
     y: Array
     weights: Array | None = None
-    count: Any = field(init=False, repr=False, default=0)
+    # For blocks of problems that were checked: skip the checks, and hand on the dtype of X
+    _trusted: InitVar[bool] = field(default=False, kw_only=True)
+    _known_dtype: Any = field(default=None, kw_only=True, repr=False)
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, _trusted: bool) -> None:
         """Check the parts against each other."""
+        if _trusted:
+            return
         check_operator(self.A)
         y = _vector(self.y, "y", self.A)
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
@@ -89,7 +89,11 @@ class Problem:
                 xp = namespace(y)
                 y = xp.where(weights > 0, y, xp.zeros_like(y))
         object.__setattr__(self, "y", _checked(y, "y", self.A))
-        object.__setattr__(self, "count", self.A.count)
+
+    @property
+    def count(self) -> Any:
+        """The number of measurements that the objective averages over: int, or array (*batch,)."""
+        return self.A.count
 
     @property
     def m(self) -> int:
@@ -112,6 +116,8 @@ class Problem:
 
         Complex measurements are of real tensors where the adjoint is real: one look at it.
         """
+        if self._known_dtype is not None:
+            return self._known_dtype
         if self.A.dtype is not None:
             return self.A.dtype
         if not is_complex(self.y):
@@ -157,8 +163,9 @@ class Problem:
 
     def weighted_norm(self, v: Array) -> Array:
         r"""Return the weighted norm :math:`(\sum_j w_j |v_j|^2)^{1/2}`, shape (*batch,)."""
-        if isinstance(v, Deferred) and v.weights is self.weights:
-            return v.norm
+        known = self.A._known_norm(v, self.weights)
+        if known is not None:
+            return known
         v = v if self.weights is None else namespace(v).sqrt(self.weights) * v
         return norm(v, batch_ndim=v.ndim - 1)
 
@@ -171,8 +178,9 @@ class Problem:
 
     def cost_of(self, residual: Array) -> Array:
         """Cost of a residual vector that is at hand."""
-        if isinstance(residual, Deferred) and residual.weights is self.weights:
-            return 0.5 * residual.norm**2
+        known = self.A._known_norm(residual, self.weights)
+        if known is not None:
+            return 0.5 * known**2
         xp = namespace(residual)
         squares = xp.abs(residual) ** 2
         squares = squares if self.weights is None else self.weights * squares
@@ -215,33 +223,49 @@ class Problem:
         """:meth:`block` for rows that are known to be right."""
         if isinstance(rows, slice) and rows.indices(self.m) == (0, self.m, 1):
             return self
-        block = object.__new__(Problem)
         A = self.A._restrict(rows)
         if len(self.y.shape) > 2 and isinstance(rows, tuple):
-            A.batch_shape = self.batch_shape  # one operator does not know how trials are arranged
-        object.__setattr__(block, "A", A)
-        object.__setattr__(block, "y", _rows_of(self.y, rows))
+            A = A._arranged(self.batch_shape)  # one operator has no leading axes of its own
         weights = None if self.weights is None else _rows_of(self._spread_weights(rows), rows)
-        object.__setattr__(block, "weights", weights)
-        object.__setattr__(block, "count", A.count)
-        if "tensor_dtype" in self.__dict__:
-            object.__setattr__(block, "tensor_dtype", self.tensor_dtype)
-        return block
+        return Problem(
+            A,
+            _rows_of(self.y, rows),
+            weights,
+            _trusted=True,
+            _known_dtype=self.__dict__.get("tensor_dtype"),
+        )
 
     def select(self, trials: Sequence[int]) -> Problem:
         """Problem of some of the trials of a stack."""
         index = like(np.asarray(trials), self.y)
         xp = namespace(self.y)
-        part = object.__new__(Problem)
-        A = self.A.select(trials)
-        object.__setattr__(part, "A", A)
-        object.__setattr__(part, "y", xp.take(self.y, index, axis=0))
         weights = self.weights
         if weights is not None and weights.ndim > 1:
             weights = xp.take(weights, index, axis=0)
-        object.__setattr__(part, "weights", weights)
-        object.__setattr__(part, "count", A.count)
-        return part
+        y = xp.take(self.y, index, axis=0)
+        return Problem(self.A.select(trials), y, weights, _trusted=True)
+
+    @property
+    def as_entries(self) -> Problem | None:
+        r"""The same problem with plain sampled entries; None unless every row is one, scaled.
+
+        :math:`\sum_j w_j |f_j X_{i_j} - y_j|^2 = \sum_j w_j |f_j|^2 |X_{i_j} - y_j / f_j|^2`
+        plus the rows with a factor :math:`f_j = 0`, which get the weight 0.
+        """
+        return self if isinstance(self.A, EntriesOperator) else self._unscaled_entries
+
+    @cached_property
+    def _unscaled_entries(self) -> Problem | None:
+        samples = None if self.batch_shape else self.A.entry_samples()
+        if samples is None:
+            return None
+        indices, factors = samples
+        A, y, w = EntriesOperator(self.shape, indices), self.y, self.weights
+        if factors is not None:
+            divisors = np.where(factors == 0, 1, factors)
+            sizes = np.abs(factors).astype(real_dtype(y)) ** 2
+            y, w = (y / divisors).astype(y.dtype), sizes if w is None else w * sizes
+        return Problem(A, y, w, _trusted=True)
 
     def _spread_weights(self, rows: Rows) -> Array:
         """Weights, one set a trial where every trial takes other rows."""

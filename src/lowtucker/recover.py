@@ -236,8 +236,9 @@ def _judged(
         remark = f"The residual, {result.residual:.2g}, is close to tol = {fit.tol:g}."
         result = replace(result, borderline=(*result.borderline, remark))
     counting = None if problem.weights is None else to_numpy(problem.weights) > 0
-    unseen = problem.A._blind_spots(result.rank, counting)
-    result = replace(result, notes=(*result.notes, *problem.A._remarks(), *unseen))
+    findings = problem.A.diagnose(result.rank, counting)
+    unseen = [one for one in findings if one.kind != "duplicates"]
+    result = replace(result, notes=(*result.notes, *map(str, findings)))
     if result.success:
         result = _determined(problem, result, fit.seed, bool(unseen))
     smaller = smaller_rank(result) if result.success else None
@@ -353,8 +354,10 @@ def warn_of_blind_spots(problem: Problem) -> None:
     counting = (
         None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0
     )
-    for spot in problem.A._blind_spots((1,) * len(problem.shape), counting):
-        warn_caller(f"{spot} Add measurements, or leave these slices out.", UnderdeterminedWarning)
+    for spot in problem.A.diagnose((1,) * len(problem.shape), counting):
+        if spot.kind != "duplicates":
+            advice = "Add measurements, or leave these slices out."
+            warn_caller(f"{spot} {advice}", UnderdeterminedWarning)
 
 
 def _check_fields(problem: Problem) -> None:

@@ -8,40 +8,31 @@ problem of any scale is solved as one of moderate scale, and its result is the s
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
-from functools import partial
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
 from lowtucker._array import (
     Array,
-    Deferred,
-    Rows,
     as_float,
     as_number,
     eps,
     like,
     namespace,
-    real_dtype,
     size,
 )
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
-from lowtucker.operators.combined import StackedOperator, gives_complex
-from lowtucker.operators.dask import DaskOperator
-from lowtucker.operators.design import TangentDesign
-from lowtucker.operators.entries import EntriesOperator
-from lowtucker.operators.kronecker import KroneckerOperator
+from lowtucker.operators.deferred import Deferred
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.run import Callback, History, Progress
 from lowtucker.solvers import State
 from lowtucker.solvers.iht import IHT
 from lowtucker.tensor.products import exponent, norm, shifted
-from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = [
@@ -128,7 +119,8 @@ def units_of(problem: Problem) -> Units:
     single = eps(y) > 1e-10
     reach, limit = (pair[not single] for pair in (REACH, LIMIT))
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
-    of_A = 0 if isinstance(problem.A, EntriesOperator) else exponent_of(problem.A)
+    known = problem.A.scale_exponent()
+    of_A = exponent_of(problem.A) if known is None else known
     of_y = exponent(length) if length else of_A  # zero is zero in any units
     if abs(of_y - of_A) > limit:
         raise ValueError(
@@ -147,7 +139,7 @@ def exponent_of(A: MeasurementOperator) -> int:
     vectors = [rng.standard_normal((n, 1)) for n in A.shape]
     factors = [like(v / np.linalg.norm(v), A.prototype, A.dtype) for v in vectors]
     core = like(np.ones((1,) * len(A.shape)), A.prototype, A.dtype)
-    few = A.restrict(slice(None, None, A.m // ROWS)) if A.restricts and A.m > ROWS else A
+    few = A.restrict(slice(None, None, A.m // ROWS)) if A.traits.row_separable and A.m > ROWS else A
     for some in (few, A):  # all, where the few measure nothing
         found = _exponent_of(some, A.m, core, factors)
         if found is not None:
@@ -184,7 +176,7 @@ def scaled(problem: Problem, units: Units) -> Problem:
         return problem
     w = problem.weights
     weights = None if w is None else shifted(w, -units.weights)
-    return Problem(_times(problem.A, -units.A), shifted(problem.y, -units.y), weights)
+    return Problem(problem.A.in_units(-units.A), shifted(problem.y, -units.y), weights)
 
 
 def solver_in_units(solver: Any, units: Units) -> Any:
@@ -281,131 +273,3 @@ def _shifted(x: Any, power: int) -> Any:
         if x is None or isinstance(x, float):
             return x if x is None else float(np.ldexp(x, power))
         return shifted(x, power)
-
-
-def _times(A: MeasurementOperator, power: int) -> MeasurementOperator:
-    """Operator times a power of two: one of which every number is that of A, times the power.
-
-    Structure that a tangent design in closed form relies on is kept.
-    """
-    if not power:
-        return A
-    if isinstance(A, StackedOperator):
-        return StackedOperator([_times(part, power) for part in A.parts], A.dtype, A.only_real)
-    if isinstance(A, DaskOperator):  # where its rows are
-        return A.each(partial(PoweredOperator, power=power))
-    if isinstance(A, KroneckerOperator):
-        other = object.__new__(KroneckerOperator)
-        other._set([shifted(A.factors[0], power), *A.factors[1:]])
-        return other
-    return PoweredOperator(A, power)
-
-
-class PoweredOperator(MeasurementOperator):
-    """Operator times a power of two, which multiplies small arrays and no row.
-
-    One half of the power before the operator and one after it: neither leaves the range of numbers.
-
-    Parameters
-    ----------
-    inner : MeasurementOperator
-    power : int
-    """
-
-    takes_stacks: ClassVar[bool] = True
-
-    def __init__(self, inner: MeasurementOperator, power: int) -> None:
-        self.inner, self.power = inner, power
-        self.before, self.after = power // 2, power - power // 2
-        self.shape, self.m, self.batch_shape = inner.shape, inner.m, inner.batch_shape
-        self.dtype, self.prototype, self.alike = inner.dtype, inner.prototype, inner.alike
-
-    @property
-    def count(self) -> Any:
-        """Rows that an average divides by."""
-        return self.inner.count
-
-    @property
-    def complex_rows(self) -> bool:
-        """Whether measurements are complex."""
-        return gives_complex(self.inner)
-
-    @property
-    def restricts(self) -> bool:
-        """Whether a block costs its own rows only."""
-        return self.inner.restricts
-
-    @property
-    def designs(self) -> bool:
-        """Whether the tangent design costs about a reading of the rows."""
-        return self.inner.designs
-
-    def _forward(self, X: Array) -> Array:
-        return shifted(self.inner.forward(shifted(X, self.before)), self.after)
-
-    def _forward_tucker(self, X: TuckerTensor) -> Array:
-        small = TuckerTensor.trusted(shifted(X.core, self.before), X.factors)
-        return shifted(self.inner.forward(small), self.after)
-
-    def _adjoint(self, v: Array) -> Array:
-        return shifted(self.inner.adjoint(shifted(v, self.before)), self.after)
-
-    def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
-        """Rows read once where the inner operator does so: y, and weights, are scaled for it."""
-        if weights is None:
-            weights = like(np.ones(self.m), y, real_dtype(y))
-        X, y = shifted(X, self.before), shifted(y, -self.after)
-        residual, gradient = self.inner._misfit(X, y, shifted(weights, self.power))
-        return shifted(residual, self.after), shifted(gradient, self.after)
-
-    def _restrict(self, rows: Rows) -> MeasurementOperator:
-        return PoweredOperator(self.inner._restrict(rows), self.power)
-
-    def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        return PoweredOperator(self.inner.select(trials), self.power)
-
-    def _tangent(self, T: TangentSpace) -> TangentDesign:
-        return PoweredDesign(self, T)
-
-    def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        # all of the power at once: LAPACK rounds otherwise where the adjoint is far from 1
-        return self.inner.spectral_start(shifted(v, self.power), rank)
-
-    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
-        return self.inner._blind_spots(rank, measured)
-
-    def _remarks(self) -> tuple[str, ...]:
-        return self.inner._remarks()
-
-    def _row_norms(self) -> Array:
-        return shifted(self.inner.row_norms(), self.power)
-
-
-class PoweredDesign(TangentDesign):
-    """Tangent design times a power of two."""
-
-    A: PoweredOperator
-
-    def __init__(self, A: PoweredOperator, T: TangentSpace) -> None:
-        super().__init__(A, T)
-        self.inner = A.inner.tangent(T)
-
-    def matvec(self, c: Array) -> Array:
-        """Return D c."""
-        return shifted(self.inner.matvec(shifted(c, self.A.before)), self.A.after)
-
-    def rmatvec(self, r: Array) -> Array:
-        """Return D^* r."""
-        return shifted(self.inner.rmatvec(shifted(r, self.A.before)), self.A.after)
-
-    def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
-        """Residual and D^* W r, in the way of the inner design."""
-        if type(self.inner).misfit is TangentDesign.misfit:
-            return super().misfit(y, weights)
-        residual = y - self.A.forward(self.T.X)
-        return residual, self.rmatvec(residual if weights is None else weights * residual)
-
-    def rows(self) -> Iterator[tuple[slice, Array]]:
-        """D in blocks of rows."""
-        for rows, block in self.inner.rows():
-            yield rows, shifted(block, self.A.power)

@@ -23,7 +23,6 @@ from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker._array.random import Seed
 from lowtucker.checkpoint import Journal, fingerprint
 from lowtucker.driver import Run, bind, conditions, epochs_allowed
-from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.result import Result
 from lowtucker.run import Callback, interruptible
@@ -291,7 +290,7 @@ def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
         elif problem.A.traits.forms_full_tensor:
             advice = (
                 f"{type(problem.A).__name__} makes tensors of the full size, {problem.shape}: try "
-                "operators that need not (rank_one, entries, kronecker), or a smaller tensor."
+                "operators that need not (entries, kronecker), or a smaller tensor."
             )
         raise MemoryError(
             f"{solver.name} would need about {readable_bytes(need)} beside A, and "
@@ -346,7 +345,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not problem.A.traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    if isinstance(problem.A, EntriesOperator) and dof > LARGE:
+    if dof > LARGE and problem.as_entries is not None:
         return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]

@@ -158,7 +158,7 @@ def tangent_space(A):
 
 def test_tangent_design_measures_the_basis(A, matrix, rng):
     if A.batch_shape:
-        with pytest.raises(ValueError, match=r"\.tangent takes one operator, not a stack"):
+        with pytest.raises(ValueError, match=r"\.tangent takes one operator, not a batch"):
             A.tangent(lt.TangentSpace(lt.random_tucker(A.shape, (1,) * len(A.shape), seed=1)))
         return
     T = tangent_space(A)

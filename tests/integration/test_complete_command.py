@@ -148,7 +148,7 @@ def test_slices_without_samples_are_one_line(folder):
     lt.io.save_samples("fewer.csv", KNOWN[keep], X[~HOLES][keep])
     done = run("complete", "fewer.csv", *TABLE[2:], "-o", "X.npz", "-q")
     assert done.exit_code == 3
-    assert done.stderr.count("Mode 1 has no samples of slice 3") == 1
+    assert done.stderr.count("Mode 1 has no samples in slice 3") == 1
     assert done.stderr.count("\n") == 1
     assert done.stderr.startswith("UnderdeterminedWarning: ")
 

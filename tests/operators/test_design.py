@@ -91,10 +91,10 @@ def test_designs_says_who_is_fast(rng):
     np.testing.assert_allclose(slow.tangent(T).dense(), A.tangent(T).dense(), atol=1e-12)
 
 
-def test_a_stack_and_another_shape_are_refused(rng):
+def test_a_batch_and_another_shape_are_refused(rng):
     _, T = make(rng)
     stack = lt.gaussian(SHAPE, M, seed=0, trials=2)
-    with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a stack"):
+    with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a batch"):
         stack.tangent(T)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent expects X of shape .*4, 3, 6\)"):
         lt.gaussian((4, 3, 6), M, seed=0).tangent(T)

@@ -154,7 +154,7 @@ def test_a_slice_without_samples_is_no_success():
     index = samples(1000)
     index = index[index[:, 0] != 4]
     X = lt.random_tucker(SHAPE, RANK, seed=1)
-    message = "Mode 0 has no samples of slice 4: X is not determined there"
+    message = "Mode 0 has no samples in slice 4: X is not determined there"
     with pytest.warns(lt.UnderdeterminedWarning, match=message):
         result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
     assert result.residual < 1e-6  # everything that was measured is fitted
@@ -174,11 +174,11 @@ def test_slices_with_fewer_samples_than_their_row_has_numbers():
     X = lt.random_tucker(SHAPE, RANK, seed=1)
     result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
     assert result.status is lt.Status.UNDERDETERMINED
-    assert "Mode 2 has fewer than 2 samples of slice 7" in result.advice
+    assert "Mode 2 has fewer than 2 samples in slice 7" in result.advice
     weights = np.ones(1000)
     index = samples(1000)
     weights[index[:, 1] == 3] = 0  # what does not count is no sample
-    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples of slice 3"):
+    with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples in slice 3"):
         lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK, weights=weights)
 
 
@@ -192,7 +192,7 @@ def test_entries_that_were_sampled_twice_are_averaged_with_a_note():
     y[:50] += shift
     y[400:] -= shift  # so that the means are right
     result = lt.recover(lt.entries(shape, twice), y, RANK, tol=1e-12)
-    assert "50 of the 450 samples are of entries that others are of too" in result.advice
+    assert "50 of the 450 samples are duplicates: their mean is fitted" in result.advice
     assert lt.metrics.relative_error(result.X, X) < 1e-7
 
 

@@ -154,8 +154,8 @@ def test_sampled_entries_that_leave_out_a_slice():
     assert levels(whole, "of some tensor of that rank nothing is measured") == ["note"]
     hole = look(lt.entries((6, 6, 6), cells[cells[:, 1] != 4]), (1, 1, 1))
     assert not hole.ok
-    assert levels(hole, "Mode 1 has no samples of slice 4") == ["bad"]
-    assert "Mode 1 has no samples of slice 4" in hole.verdict
+    assert levels(hole, "Mode 1 has no samples in slice 4") == ["bad"]
+    assert "Mode 1 has no samples in slice 4" in hole.verdict
 
 
 def test_complex_measurements_count_twice():

@@ -2,7 +2,6 @@
 
 from lowtucker._array.namespace import (
     Array,
-    Deferred,
     IntArray,
     Rows,
     adjoint,
@@ -44,7 +43,6 @@ from lowtucker._array.validate import (
 
 __all__ = [
     "Array",
-    "Deferred",
     "IntArray",
     "Rows",
     "adjoint",

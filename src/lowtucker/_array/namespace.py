@@ -9,16 +9,14 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
 
 __all__ = [
     "Array",
-    "Deferred",
     "IntArray",
     "Rows",
     "adjoint",
@@ -55,60 +53,6 @@ Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
 FLOATS = ("float32", "float64", "complex64", "complex128")
 
 
-class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
-    """Vector of measurements that is elsewhere: its norm is known, its numbers are fetched.
-
-    Anything but its shape and its norm makes it a NumPy array, which may cost a pass over A.
-
-    Parameters
-    ----------
-    shape : tuple of int
-    dtype : dtype
-    norm : array, shape (*batch,)
-        With the weights below.
-    weights : array or None
-    fetch : callable
-        Gives the numbers.
-
-    Examples
-    --------
-    >>> v = Deferred((2,), np.dtype(float), 5.0, None, lambda: np.array([3.0, 4.0]))
-    >>> v.norm
-    5.0
-    >>> 2 * v
-    array([6., 8.])
-    """
-
-    def __init__(
-        self, shape: tuple[int, ...], dtype: Any, norm: Any, weights: Any, fetch: Callable[[], Any]
-    ) -> None:
-        self.shape, self.dtype, self.norm, self.weights = shape, dtype, norm, weights
-        self._fetch = fetch
-
-    @property
-    def ndim(self) -> int:
-        """The number of axes."""
-        return len(self.shape)
-
-    @cached_property
-    def numbers(self) -> np.ndarray[Any, Any]:
-        """The vector itself."""
-        return np.asarray(self._fetch(), dtype=self.dtype)
-
-    def __len__(self) -> int:
-        return self.shape[0]
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.numbers[key]
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.numbers, dtype=dtype) if copy else np.asarray(self.numbers, dtype)
-
-    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-        given = [x.numbers if isinstance(x, Deferred) else x for x in inputs]
-        return getattr(ufunc, method)(*given, **options)
-
-
 def namespace(*arrays: Array) -> Any:
     """Array-API namespace of the arguments; plain ``numpy`` for NumPy arrays.
 
@@ -122,7 +66,7 @@ def namespace(*arrays: Array) -> Any:
             break
     else:
         return np
-    if any(isinstance(a, Deferred) for a in arrays):
+    if any(map(_says_numpy, arrays)):
         return np
     import array_api_compat
 
@@ -130,8 +74,14 @@ def namespace(*arrays: Array) -> Any:
 
 
 def is_numpy(x: Array) -> bool:
-    """Whether ``x`` is a NumPy array, or becomes one."""
-    return isinstance(x, np.ndarray | Deferred)
+    """Whether ``x`` is a NumPy array, or an object of NumPy's namespace that becomes one."""
+    return isinstance(x, np.ndarray) or _says_numpy(x)
+
+
+def _says_numpy(x: Any) -> bool:
+    """Whether an object that is not NumPy's own has NumPy as its array-API namespace."""
+    own = getattr(x, "__array_namespace__", None)
+    return own is not None and not isinstance(x, np.ndarray | np.generic) and own() is np
 
 
 def is_jax(x: Array) -> bool:
@@ -153,7 +103,7 @@ def kind(x: Array) -> str:
 def is_array(value: Any) -> bool:
     """Whether ``value`` is an array of some kind; lists and numbers have no kind."""
     return (
-        isinstance(value, np.ndarray | np.generic | Deferred)
+        isinstance(value, np.ndarray | np.generic)
         or hasattr(value, "__array_namespace__")
         or is_torch(value)
     )

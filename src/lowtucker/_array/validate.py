@@ -13,7 +13,6 @@ import numpy as np
 from lowtucker._array.namespace import (
     FLOATS,
     Array,
-    Deferred,
     dtype_name,
     is_array,
     is_complex,
@@ -47,8 +46,8 @@ def as_array(value: Any, name: str) -> Array:
     Lists, numbers and subclasses of NumPy arrays become plain NumPy arrays. Anything that is
     not numeric raises ``TypeError``, and so do masked elements.
     """
-    if isinstance(value, Deferred):
-        return value.numbers
+    if is_numpy(value) and not isinstance(value, np.ndarray):
+        value = np.asarray(value)
     if isinstance(value, np.ndarray | np.generic) or not is_array(value):
         if value is None or isinstance(value, str | bytes | dict | set):
             raise TypeError(

@@ -74,8 +74,7 @@ class Fitting:
         attained = attainable_rank(tuple(rank))
         if near is None and degrees_of_freedom(self.shape, attained) == size(self.shape):
             return self._linear(rows, y, attained)
-        A: MeasurementOperator = DenseOperator(rows.X, self.shape)
-        A.alike = rows.is_plain
+        A: MeasurementOperator = DenseOperator(rows.X, self.shape, isotropic=rows.is_plain)
         alpha, centre = (self.alpha, None) if near is None else near
         if alpha:
             A = stack([A, Penalty(self.shape, alpha)])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from lowtucker._array import Array, Rows, size
-from lowtucker.operators import EntriesOperator, MeasurementOperator, scale
+from lowtucker.operators import EntriesOperator, MeasurementOperator, Traits, scale
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
@@ -39,8 +39,7 @@ class Penalty(MeasurementOperator):
     array([2., 0., 0., 2.])
     """
 
-    takes_stacks: ClassVar[bool] = True
-    alike = False
+    traits = Traits(row_separable=True, has_fast_tangent=True, isotropic=False, supports_batch=True)
 
     def __init__(self, shape: tuple[int, ...], alpha: float) -> None:
         self.shape, self.m = shape, size(shape)

@@ -20,6 +20,7 @@ from lowtucker.operators.kronecker import KroneckerOperator, ModewiseOperator, k
 from lowtucker.operators.rank_one import RankOneOperator, rank_one
 from lowtucker.operators.seeded import SeededGaussianOperator, seeded_gaussian
 from lowtucker.operators.stored import StoredOperator
+from lowtucker.operators.traits import Traits
 from lowtucker.operators.transforms import subsampled_transform
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "SeededGaussianOperator",
     "SparseOperator",
     "StoredOperator",
+    "Traits",
     "as_operator",
     "check_adjoint",
     "check_restriction",

@@ -24,6 +24,7 @@ from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.stored import StoredOperator, is_stored
+from lowtucker.operators.traits import Traits
 
 __all__ = [
     "LinearOperatorAdapter",
@@ -58,6 +59,8 @@ class SparseOperator(MatrixOperator):
     >>> A.forward(np.arange(6.0).reshape(2, 3))
     array([0., 1., 2., 3., 4., 5.])
     """
+
+    traits = Traits(row_separable=True, supports_batch=True)
 
     def __init__(self, matrix: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
         import scipy.sparse
@@ -151,7 +154,7 @@ class LinearOperatorAdapter(MatrixOperator):
     order : "C" or "F"
     """
 
-    foreign = True
+    validate_output = True
 
     def __init__(self, operator: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
         if not all(hasattr(operator, name) for name in ("shape", "matvec", "rmatvec")):

@@ -1,20 +1,22 @@
 """The measurement operator: the contract that everything above relies on.
 
-An operator of one's own needs ``shape``, ``m`` and two hooks: :class:`MeasurementOperator` has
-an example. The public methods check their arguments, loop over the leading axes of a stack, and
-check what the hooks return. Run :func:`lowtucker.check_adjoint` on it once.
+A custom operator needs ``shape``, ``m`` and two hooks: :class:`MeasurementOperator` has an example.
+The public methods check their arguments, loop over the leading axes of a batch, and check what the
+hooks return. Run :func:`lowtucker.check_adjoint` on it once.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from lowtucker._array import (
     Array,
+    IntArray,
     Rows,
     all_finite,
     as_float_on,
@@ -42,9 +44,9 @@ from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["MeasurementOperator", "RestrictedOperator", "check_operator"]
+__all__ = ["MeasurementOperator", "check_operator"]
 
-# Sweeps of HOOI that a start gets
+# Sweeps of HOOI for a start
 SWEEPS = 10
 
 
@@ -60,16 +62,20 @@ class MeasurementOperator(ABC):
     m : int
         The number of measurements.
     batch_shape : tuple of int
-        Leading axes, for an operator that is a stack of trials; ().
+        Leading axes of an operator that is a batch, with other rows for every problem; () for one.
     dtype : dtype or None
-        Dtype of the tensors, where the operator insists on one.
+        Dtype of the tensors, if the operator requires one.
     prototype : array or None
         An array of the kind and on the device that the operator works with; None is NumPy.
+    traits : Traits
+        What solvers and diagnosis may rely on. Declared, never deduced from the hooks: an operator
+        that overrides ``_restrict`` says ``traits = Traits(row_separable=True)``, one that
+        overrides ``_tangent`` adds ``has_fast_tangent=True``. See :class:`lowtucker.Traits`.
 
     Examples
     --------
-    An operator of one's own: pictures exposed over all the frames of a video, the last mode.
-    ``_forward`` takes one tensor of ``shape`` to ``(m,)``, ``_adjoint`` goes back.
+    A custom operator: pictures exposed over all the frames of a video, the last mode. ``_forward``
+    takes one tensor of ``shape`` to ``(m,)``, ``_adjoint`` goes back.
 
     >>> import numpy as np, lowtucker as lt
     >>> class Exposure(lt.MeasurementOperator):
@@ -80,6 +86,23 @@ class MeasurementOperator(ABC):
     ...         return np.repeat(v, 3).reshape(self.shape)
     >>> lt.check_adjoint(Exposure()) < 1e-13
     True
+
+    One that measures some of its rows at their own cost declares it:
+
+    >>> class Fibres(lt.MeasurementOperator):
+    ...     traits = lt.Traits(row_separable=True)
+    ...     def __init__(self, at):
+    ...         self.shape, self.m, self.at = (4, 5, 3), len(at), np.asarray(at)
+    ...     def _forward(self, X):
+    ...         return X.sum(axis=-1).ravel()[self.at]
+    ...     def _adjoint(self, v):
+    ...         pictures = np.zeros(20)
+    ...         np.add.at(pictures, self.at, v)
+    ...         return np.repeat(pictures, 3).reshape(self.shape)
+    ...     def _restrict(self, rows):
+    ...         return Fibres(self.at[rows])
+    >>> lt.check_restriction(Fibres([3, 14, 15, 9])) < 1e-13
+    True
     """
 
     shape: tuple[int, ...]
@@ -87,16 +110,14 @@ class MeasurementOperator(ABC):
     batch_shape: tuple[int, ...] = ()
     dtype: Any = None
     prototype: Array | None = None
-    # Whether the hooks take leading axes themselves; otherwise the base class loops over them.
-    takes_stacks: ClassVar[bool] = False
-    # Whether the hooks are not the package's own: what they return is looked at for NaN.
-    foreign: ClassVar[bool] = True
-    # Whether rows are alike, as Gaussian ones are: noise has then no structure in the adjoint.
-    alike: bool = True
+    traits: Traits = Traits()
+    # Whether the output of the hooks is checked for NaN: True for operators outside this package
+    validate_output: ClassVar[bool] = True
 
     def __init_subclass__(cls) -> None:
-        if "foreign" not in cls.__dict__:
-            cls.foreign = cls.__module__.partition(".")[0] != __name__.partition(".")[0]
+        if "validate_output" not in cls.__dict__:
+            outside = cls.__module__.partition(".")[0] != __name__.partition(".")[0]
+            cls.validate_output = outside
 
     if not TYPE_CHECKING:
 
@@ -112,40 +133,56 @@ class MeasurementOperator(ABC):
 
     @property
     def count(self) -> Any:
-        """Rows that an average divides by: m, but for stacked blocks of unequal length."""
+        """Rows that an average divides by: m, except for a batch of blocks of unequal length."""
         return self.m
 
     @property
-    def restricts(self) -> bool:
-        """Whether a block costs its own rows only."""
-        return type(self)._restrict is not MeasurementOperator._restrict
+    def complex_rows(self) -> bool:
+        """Whether measurements of the operator's own tensors are complex.
 
-    @property
-    def designs(self) -> bool:
-        """Whether the tangent design costs about a reading of the rows."""
-        return type(self)._tangent is not MeasurementOperator._tangent
-
-    @property
-    def makes_tensors(self) -> bool:
-        """Whether tensors of the full size are made, as for the start of a run."""
-        return type(self)._spectral_start is MeasurementOperator._spectral_start
-
-    @property
-    def traits(self) -> Traits:
-        """What solvers and diagnosis may rely on."""
-        return Traits(
-            self.restricts, self.designs, self.alike, self.makes_tensors, self.takes_stacks
-        )
-
-    def diagnose(self, rank: tuple[int, ...], measured: Array | None = None) -> list[Finding]:
-        """Say what measurements cannot determine of a tensor of that rank, and other remarks.
-
-        ``measured`` is a mask of the measurements that count, None for all.
+        Measures zeros, with one row if the operator is row-separable.
         """
-        unseen = [Finding("unsampled", text) for text in self._blind_spots(rank, measured)]
-        return [*(Finding("duplicates", text) for text in self._remarks()), *unseen]
+        if "complex" in str(self.dtype):
+            return True
+        A = self.restrict(slice(0, 1)) if self.traits.row_separable else self
+        parts = [np.zeros((1,) * len(A.shape)), *(np.zeros((n, 1)) for n in A.shape)]
+        core, *factors = (like(part, A.prototype, A.dtype) for part in parts)
+        return is_complex(A.forward(TuckerTensor.trusted(core, factors)))
 
-    # The hooks: two required, six that make it faster, two that tell
+    def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
+        """Report what the measurements cannot determine of a tensor of that rank, and remarks.
+
+        Kinds: "unsampled" and "undersampled" slices, in which X is not determined; "duplicates",
+        a remark. Override it where such things are plain to see; nothing by default.
+
+        Parameters
+        ----------
+        rank : tuple of int
+        mask : NumPy array of bool, shape (m,), optional
+            The measurements that count; all by default.
+        """
+        return []
+
+    def entry_samples(self) -> tuple[IntArray, Array | None] | None:
+        """Return indices (m, d) and factors (m,) if every row is a multiple of a tensor entry.
+
+        The factors are None if all are 1. None, the default, for all other operators.
+        """
+        return None
+
+    def scale_exponent(self) -> int | None:
+        """Return the exponent of ||A(X)|| for X of norm 1, if known without measuring; or None."""
+        return None
+
+    def in_units(self, power: int) -> MeasurementOperator:
+        """Operator times 2**power, exactly: no digit changes, and no row is copied."""
+        if not power:
+            return self
+        from lowtucker.operators.units import PoweredOperator
+
+        return PoweredOperator(self, power)
+
+    # The hooks: two required, the others for speed
 
     @abstractmethod
     def _forward(self, X: Array) -> Array:
@@ -157,16 +194,23 @@ class MeasurementOperator(ABC):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         """Make the operator of some of the rows; ``rows`` are checked."""
+        from lowtucker.operators.wrapped import RestrictedOperator
+
         refuse_rows_of_trials(rows, self)
-        if not getattr(self, "_told_slow", False):
-            self._told_slow = True
+        if SlowOperatorWarning not in self._warned:
+            self._warned.add(SlowOperatorWarning)
             warn_caller(
                 f"{type(self).__name__} cannot measure some of its rows alone: every block costs "
-                'all the rows. solver="tiht" uses them all at once; or give an operator of your '
-                "own a _restrict method.",
+                'all the rows. Try solver="tiht", which uses them all at once; or give a custom '
+                "operator a _restrict method, and traits = Traits(row_separable=True).",
                 SlowOperatorWarning,
             )
         return RestrictedOperator(self, rows)
+
+    @cached_property
+    def _warned(self) -> set[type[Warning]]:
+        """Warnings that this operator has given: each is given once."""
+        return set()
 
     def _forward_tucker(self, X: TuckerTensor) -> Array:
         """Measure a tensor given by its factors."""
@@ -179,43 +223,40 @@ class MeasurementOperator(ABC):
         return residual, self._stacked(self._adjoint, weighted, 1)
 
     def _residual(self, X: Array | TuckerTensor, y: Array | None, weights: Array | None) -> Array:
-        """Residual y - A(X), or -A(X) without y; weights for those who only know its norm."""
+        """Residual y - A(X), or -A(X) without y.
+
+        An operator whose rows are elsewhere may return an array that knows its weighted norm and
+        fetches its numbers on demand; see ``_known_norm``.
+        """
         measured = self.forward(X)
         if y is None:
             return -measured
         common_batch(measured.shape[:-1], y.shape[:-1])
         return y - measured
 
+    def _known_norm(self, residual: Array, weights: Array | None) -> Array | None:
+        """Weighted norm of a residual, if ``_residual`` or ``_misfit`` left it known; or None."""
+        return None
+
     def _tangent(self, T: TangentSpace) -> TangentDesign:
-        """Design of a tangent space: by forwards and adjoints unless an operator knows better."""
+        """Design of a tangent space: by forwards and adjoints unless an operator overrides it."""
         return TangentDesign(self, T)
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        """HOSVD of A*(v), which is formed, and ten sweeps of HOOI where rows are alike.
+        """HOSVD of A*(v), which is formed; ten sweeps of HOOI follow if rows are isotropic.
 
         The sweeps cost next to nothing beside A. With few measurements A*(v) is mostly noise, and
-        they find the subspaces better: of 30x30x30 tensors of rank 3 from 5 measurements per
-        degree of freedom, "auto" reads the rows 2.3 times after them, and 3.1 times without. Rows
-        with heavy tails, as outer products have, leave spikes in A*(v) that they would run after.
+        they find the subspaces better: for 30x30x30 tensors of rank 3 from 5 measurements per
+        degree of freedom, "auto" needs 2.3 passes after them, and 3.1 without. Rows with heavy
+        tails, such as outer products, leave spikes in A*(v) that the sweeps would follow.
         """
         Z = self._stacked(self._adjoint, v, 1)
-        if not self.alike:
+        if not self.traits.isotropic:
             return hosvd(Z, rank, warn=False)
         return hooi(Z, rank, max_iterations=SWEEPS, warn=False)
 
-    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
-        """What of a tensor of that rank no measurement can tell, where that is plain to see.
-
-        ``measured`` is a mask of the measurements that count, None for all.
-        """
-        return ()
-
-    def _remarks(self) -> tuple[str, ...]:
-        """Say what a user should know of the measurements."""
-        return ()
-
     def _row_norms(self) -> Array:
-        """Frobenius norms of the rows, ``(m,)``: by default one adjoint for each.
+        """Frobenius norms of the rows, ``(m,)``: by default one adjoint each.
 
         Complex measurements of real tensors need two: the adjoint is a real part.
         """
@@ -263,25 +304,34 @@ class MeasurementOperator(ABC):
         Parameters
         ----------
         rows : slice or integer array
-            For a stack of trials also a tuple with one of these for every trial; where they
-            differ in length the shorter ones are filled up with rows of zeros.
+            For a batch also a tuple with one of these for every problem; if their lengths
+            differ, the shorter ones are padded with rows of zeros.
         """
         return self._restrict(check_rows(rows, self.m, self.batch_shape))
 
     def select(self, trials: Sequence[int]) -> MeasurementOperator:
-        """Stack of some of the trials of a stack, without a copy; one operator for all stays."""
+        """Batch of some of the problems of a batch, without a copy; a single operator stays."""
         return self._select(trials) if self.batch_shape else self
 
-    # A hook of stacks only, with a batch_shape of their own
+    # Hooks of batches only, which have a batch_shape of their own
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        raise NotImplementedError(f"{type(self).__name__} is a stack, but cannot select trials.")
+        raise NotImplementedError(f"{type(self).__name__} is a batch, but cannot select problems.")
+
+    def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+        """Batch with its problems arranged along these leading axes."""
+        if self.batch_shape == batch_shape:
+            return self
+        raise NotImplementedError(
+            f"{type(self).__name__} is a batch of {self.batch_shape}, and cannot be arranged as "
+            f"{batch_shape}."
+        )
 
     def misfit(
         self, X: Array | TuckerTensor, y: Array, weights: Array | None = None
     ) -> tuple[Array, Array]:
         """Residual y - A(X) and A*(weights * (y - A(X))).
 
-        A matrix in NumPy is read once for both; other operators do a forward and an adjoint.
+        One pass over a NumPy matrix; other operators do a forward and an adjoint.
 
         Parameters
         ----------
@@ -312,8 +362,8 @@ class MeasurementOperator(ABC):
         """
         if self.batch_shape:
             raise ValueError(
-                f"{type(self).__name__}.tangent takes one operator, not a stack. "
-                "Make one for each trial."
+                f"{type(self).__name__}.tangent takes one operator, not a batch. "
+                "Make a tangent design for each problem."
             )
         if not isinstance(T, TangentSpace):
             raise TypeError(
@@ -323,7 +373,7 @@ class MeasurementOperator(ABC):
         return self._tangent(T)
 
     def spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        """Approximation of the adjoint by that rank, where the Riemannian solvers start.
+        """Rank-r approximation of A*(v), the start of the Riemannian solvers.
 
         Parameters
         ----------
@@ -340,10 +390,10 @@ class MeasurementOperator(ABC):
     # Checks shared by the public methods
 
     def _stacked(self, hook: Any, x: Array, core_ndim: int) -> Array:
-        """Apply a hook to every item of a stack."""
+        """Apply a hook to every item of a batch."""
         forward = hook == self._forward
         name, wanted = ("_forward", (self.m,)) if forward else ("_adjoint", self.shape)
-        if self.takes_stacks:
+        if self.traits.supports_batch:
             return self._without_nan(self._checked(hook(x), wanted, name), name, hook, x, x)
         batch = x.shape[: x.ndim - core_ndim]
         if not batch:
@@ -381,7 +431,7 @@ class MeasurementOperator(ABC):
             hint = (
                 "Did you restrict the operator but not the data?"
                 if name != "X"
-                else "Did you vectorise the tensor, or is shape= not the tensor's?"
+                else "Did you vectorise the tensor, or pass another shape=?"
             )
             raise ValueError(
                 f"{type(self).__name__}.{caller} expects {name} of shape "
@@ -389,7 +439,7 @@ class MeasurementOperator(ABC):
             )
 
     def _takes_batch(self, batch: tuple[int, ...]) -> bool:
-        """Whether leading axes fit: any for one operator; none, or its own, for a stack."""
+        """Whether leading axes fit: any for one operator; none, or its own, for a batch."""
         own = self.batch_shape
         if not own or not batch or batch == own:
             return True
@@ -398,7 +448,7 @@ class MeasurementOperator(ABC):
         )
 
     def _checked(self, out: Any, wanted: tuple[int, ...], hook: str, *, one: bool = False) -> Array:
-        """Check what a hook returned: an array of the operator's kind that ends in ``wanted``."""
+        """Check the output of a hook: an array of the operator's kind, trailing axes ``wanted``."""
         name = f"{type(self).__name__}.{hook}"
         if not is_array(out):
             raise TypeError(
@@ -412,15 +462,15 @@ class MeasurementOperator(ABC):
                 f"{name} returned shape {tuple(out.shape)}, expected {expected}. "
                 "Check the operator's m and shape."
             )
-        return same_kind(out, self.prototype, f"what {name} returned", type(self).__name__)
+        return same_kind(out, self.prototype, f"the output of {name}", type(self).__name__)
 
     def _without_nan(self, out: Array, name: str, hook: Any, x: Any, numbers: Array) -> Array:
-        """Refuse NaN and infinity that a foreign hook makes of finite numbers.
+        """Refuse NaN and infinity that a hook outside the package makes of finite numbers.
 
-        What overflows is allowed, for it ends as a blow-up: a smaller multiple is then finite. One
-        sum of what the hook returned; the rest where that is not finite.
+        Overflow is allowed, for the run then reports divergence: a smaller multiple of the input
+        is finite. Cost: one sum of the output; more only if that is not finite.
         """
-        if not self.foreign or all_finite(out) or not all_finite(numbers):
+        if not self.validate_output or all_finite(out) or not all_finite(numbers):
             return out
         largest = float(namespace(numbers).max(namespace(numbers).abs(numbers)))
         if largest > 1 and all_finite(hook(x * (1 / largest))):
@@ -429,49 +479,19 @@ class MeasurementOperator(ABC):
         bad = tuple(np.argwhere(~np.isfinite(values))[0].tolist())
         forward = name != "_adjoint"
         place = f"row {bad[-1]}" if forward else f"entry {bad[-len(self.shape) :]}"
-        advice = "or leave that row out: A.restrict(rows) with the others" if forward else ""
+        advice = "or leave that row out with A.restrict(rows)" if forward else ""
         raise ValueError(
-            f"{type(self).__name__}.{name} returned {values[bad]} in {place} for finite numbers. "
-            f"Correct the function{', ' * forward}{advice}; lowtucker.check_adjoint(A) looks at it."
+            f"{type(self).__name__}.{name} returned {values[bad]} in {place} for finite input. "
+            f"Correct the function{', ' * forward}{advice}; lowtucker.check_adjoint(A) tests it."
         )
 
     def __repr__(self) -> str:
-        stack = f"stack of {self.batch_shape}, " if self.batch_shape else ""
+        batch = f"batch of {self.batch_shape}, " if self.batch_shape else ""
         share = self.m / size(self.shape)
         return (
-            f"{type(self).__name__}: {stack}{self.m} measurements of tensors of shape "
+            f"{type(self).__name__}: {batch}{self.m} measurements of tensors of shape "
             f"{self.shape} ({share:.2g} per entry)"
         )
-
-
-class RestrictedOperator(MeasurementOperator):
-    """Some rows of an operator that cannot restrict itself: right, and slow.
-
-    Every ``forward`` and ``adjoint`` costs that of the whole operator.
-    """
-
-    def __init__(self, whole: MeasurementOperator, rows: Rows) -> None:
-        self.whole = whole
-        self.rows = np.arange(whole.m)[rows]
-        self.shape = whole.shape
-        self.m = len(self.rows)
-        self.dtype = whole.dtype
-        self.prototype = whole.prototype
-
-    def _forward(self, X: Array) -> Array:
-        out = self.whole._stacked(self.whole._forward, X, len(self.shape))
-        return namespace(out).take(out, like(self.rows, out), axis=-1)
-
-    def _adjoint(self, v: Array) -> Array:
-        # a matrix product with 0/1 columns would be m x m; adding up handles repeated rows too
-        given = to_numpy(v)
-        filled = np.zeros(self.whole.m, dtype=given.dtype)
-        np.add.at(filled, self.rows, given)
-        return self.whole._stacked(self.whole._adjoint, like(filled, v), 1)
-
-    def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
-        return RestrictedOperator(self.whole, self.rows[rows])
 
 
 def _shape_text(*entries: Any) -> str:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import cached_property
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from lowtucker._array import (
     Array,
+    IntArray,
     Rows,
     all_finite,
     as_float,
@@ -27,6 +29,10 @@ from lowtucker._array import (
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
+from lowtucker.operators.entries import EntriesOperator, unsampled
+from lowtucker.operators.traits import Traits
+from lowtucker.operators.wrapped import WrappedOperator
+from lowtucker.status import Finding
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -49,8 +55,6 @@ class StackedOperator(MeasurementOperator):
         complex v their adjoint takes the real part.
     """
 
-    takes_stacks: ClassVar[bool] = True
-
     def __init__(
         self, parts: Sequence[MeasurementOperator], dtype: Any, only_real: Sequence[bool]
     ) -> None:
@@ -58,22 +62,65 @@ class StackedOperator(MeasurementOperator):
         self.shape, self.dtype, self.prototype = parts[0].shape, dtype, common_prototype(parts)
         self.starts = np.cumsum([0, *(part.m for part in parts)])
         self.m = int(self.starts[-1])
-        self.alike = all(part.alike for part in parts)
+        every = [part.traits for part in parts]
+        self.traits = Traits(
+            row_separable=all(one.row_separable for one in every),
+            has_fast_tangent=all(one.has_fast_tangent for one in every),
+            isotropic=all(one.isotropic for one in every),
+            # the start of a small tensor sums the adjoints
+            forms_full_tensor=size(self.shape) <= FULL
+            or any(one.forms_full_tensor for one in every),
+            supports_batch=True,
+        )
 
     @property
     def complex_rows(self) -> bool:
         """Whether a part gives complex measurements."""
-        return any(map(gives_complex, self.parts))
+        return any(part.complex_rows for part in self.parts)
 
-    @property
-    def restricts(self) -> bool:
-        """Whether a block costs its own rows only: where it does so for every part."""
-        return all(part.restricts for part in self.parts)
+    def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
+        """Findings that hold for all parts together.
 
-    @property
-    def designs(self) -> bool:
-        """Whether the tangent design costs about a reading of the rows, in every part."""
-        return all(part.designs for part in self.parts)
+        If all parts sample entries, those of all samples. Otherwise slices that no part samples,
+        and the remarks of the parts: another part may determine what one reports undersampled.
+        """
+        merged = self._merged
+        if merged is not None:
+            samples, measures = merged
+            if not measures.all():
+                mask = measures if mask is None else measures & mask
+            return samples.diagnose(rank, mask)
+        pieces = [None if mask is None else mask[place] for place in self._places()]
+        found = [part.diagnose(rank, m) for part, m in zip(self.parts, pieces, strict=True)]
+        remarks = [one for some in found for one in some if one.kind == "duplicates"]
+        return [*remarks, *_unsampled_by_all(found, len(rank))]
+
+    @cached_property
+    def _merged(self) -> tuple[EntriesOperator, Array] | None:
+        """Samples of all parts as one operator, and which of them have a factor other than 0."""
+        samples = self.entry_samples()
+        if samples is None:
+            return None
+        indices, factors = samples
+        measures = np.ones(self.m, dtype=bool) if factors is None else factors != 0
+        return EntriesOperator(self.shape, indices), measures
+
+    def entry_samples(self) -> tuple[IntArray, Array | None] | None:
+        """Entries that the parts sample, if all of them do."""
+        samples = [part.entry_samples() for part in self.parts]
+        given = [pair for pair in samples if pair is not None]
+        if len(given) < len(samples):
+            return None
+        indices = np.concatenate([index for index, _ in given])
+        if all(factors is None for _, factors in given):
+            return indices, None
+        factors = [np.ones(len(index)) if f is None else to_numpy(f) for index, f in given]
+        return indices, np.concatenate(factors)
+
+    def in_units(self, power: int) -> MeasurementOperator:
+        """Parts times 2**power, one below the other."""
+        parts = [part.in_units(power) for part in self.parts]
+        return StackedOperator(parts, self.dtype, self.only_real) if power else self
 
     def _places(self) -> list[slice]:
         """Where the measurements of each part are in y."""
@@ -149,6 +196,21 @@ class StackedOperator(MeasurementOperator):
 
     def _row_norms(self) -> Array:
         return self._joined([like(part.row_norms(), self.prototype) for part in self.parts])
+
+
+def _unsampled_by_all(found: Sequence[Sequence[Finding]], modes: int) -> list[Finding]:
+    """Unsampled slices that are in the findings of every part."""
+    common = []
+    for k in range(modes):
+        slices = [
+            {i for one in some if one.kind == "unsampled" and one.numbers["mode"] == k
+             for i in one.numbers["slices"]}
+            for some in found
+        ]  # fmt: skip
+        shared = sorted(set.intersection(*slices))
+        if shared:
+            common.append(unsampled(k, shared))
+    return common
 
 
 class StackedDesign(TangentDesign):
@@ -261,11 +323,11 @@ def stack(operators: Sequence[MeasurementOperator]) -> MeasurementOperator:
         parts.extend(A.parts if isinstance(A, StackedOperator) else [A])
     if len(parts) == 1:
         return parts[0]
-    gives = [is_real(dtype) and gives_complex(part) for part in parts]
+    gives = [is_real(dtype) and part.complex_rows for part in parts]
     return StackedOperator(parts, dtype, [any(gives) and not one for one in gives])
 
 
-class ScaledOperator(MeasurementOperator):
+class ScaledOperator(WrappedOperator):
     """Measurements times numbers; see :func:`scale`.
 
     Parameters
@@ -276,27 +338,33 @@ class ScaledOperator(MeasurementOperator):
         Whether ``inner`` gives real measurements of real tensors, where the factor is complex.
     """
 
-    takes_stacks: ClassVar[bool] = True
-
     def __init__(self, inner: MeasurementOperator, factor: Array, only_real: bool) -> None:
-        self.inner, self.factor, self.only_real = inner, factor, only_real
-        self.shape, self.m = inner.shape, inner.m
-        self.dtype, self.prototype, self.alike = inner.dtype, inner.prototype, inner.alike
+        super().__init__(inner)
+        self.factor, self.only_real = factor, only_real
+
+    def _around(self, inner: MeasurementOperator) -> MeasurementOperator:
+        return ScaledOperator(inner, self.factor, self.only_real)
 
     @property
     def complex_rows(self) -> bool:
         """Whether the factor or the measurements are complex."""
-        return is_complex(self.factor) or gives_complex(self.inner)
+        return is_complex(self.factor) or self.inner.complex_rows
 
-    @property
-    def restricts(self) -> bool:
-        """Whether a block costs its own rows only."""
-        return self.inner.restricts
+    def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
+        """Findings of the inner operator, of whose rows a factor of zero measures nothing."""
+        seen = to_numpy(self.factor) != 0
+        if not seen.all():
+            mask = seen if mask is None else seen & mask
+        return self.inner.diagnose(rank, mask)
 
-    @property
-    def designs(self) -> bool:
-        """Whether the tangent design costs about a reading of the rows."""
-        return self.inner.designs
+    def entry_samples(self) -> tuple[IntArray, Array | None] | None:
+        """Entries that the inner operator samples, and their factors."""
+        samples = self.inner.entry_samples()
+        if samples is None:
+            return None
+        indices, factors = samples
+        own = to_numpy(self.factor)
+        return indices, own if factors is None else own * factors
 
     def _scaled(self, y: Array) -> Array:
         return in_precision(self.factor, y.dtype) * y
@@ -329,16 +397,6 @@ class ScaledOperator(MeasurementOperator):
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         return self.inner.spectral_start(self._back(v), rank)
-
-    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
-        """What the inner operator cannot tell, and what is measured times zero."""
-        seen = to_numpy(self.factor) != 0
-        if not seen.all():
-            measured = seen if measured is None else seen & measured
-        return self.inner._blind_spots(rank, measured)
-
-    def _remarks(self) -> tuple[str, ...]:
-        return self.inner._remarks()
 
     def _row_norms(self) -> Array:
         norms = like(self.inner.row_norms(), self.prototype)
@@ -420,7 +478,7 @@ def scale(A: MeasurementOperator, factor: Any) -> ScaledOperator:
             "factor is zero everywhere: nothing would be measured. To leave out measurements "
             "restrict A, or give them the weight 0."
         )
-    only_real = is_complex(given) and is_real(A.dtype) and not gives_complex(A)
+    only_real = is_complex(given) and is_real(A.dtype) and not A.complex_rows
     return ScaledOperator(A, given, only_real)
 
 
@@ -450,18 +508,6 @@ def common_prototype(operators: Sequence[MeasurementOperator]) -> Array | None:
 def is_real(dtype: Any) -> bool:
     """Whether tensors of an operator's dtype are real; without one they may be either."""
     return dtype is not None and "complex" not in str(dtype)
-
-
-def gives_complex(A: MeasurementOperator) -> bool:
-    """Whether A gives complex measurements, as seen in one row where it has fast ones."""
-    if "complex" in str(A.dtype):
-        return True
-    if hasattr(A, "complex_rows"):  # operators made of others ask these
-        return bool(A.complex_rows)
-    one_row = A.restrict(slice(0, 1)) if A.restricts else A
-    parts = [np.zeros((1,) * len(A.shape)), *(np.zeros((n, 1)) for n in A.shape)]
-    core, *factors = (like(part, A.prototype, A.dtype) for part in parts)
-    return is_complex(one_row.forward(TuckerTensor.trusted(core, factors)))
 
 
 def in_precision(x: Array, dtype: Any) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, NamedTuple
 
 from lowtucker._array import (
     Array,
@@ -25,10 +25,10 @@ from lowtucker.operators.combined import (
     as_tensor,
     check_part,
     common_prototype,
-    gives_complex,
     in_precision,
     is_real,
 )
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["ComposedOperator", "compose"]
@@ -81,23 +81,19 @@ class ComposedOperator(MeasurementOperator):
         Dtype of the tensors.
     """
 
-    takes_stacks: ClassVar[bool] = True
-    alike = False  # a blur of noise has structure
-
     def __init__(self, links: Sequence[Link], dtype: Any) -> None:
         self.links, self.dtype = tuple(links), dtype
         self.shape, self.m = links[-1].map.shape, links[0].map.m
         self.prototype = common_prototype([link.map for link in links])
+        # a blurred noise has structure: not isotropic; a block costs its rows of the last step
+        self.traits = Traits(
+            row_separable=links[0].map.traits.row_separable, isotropic=False, supports_batch=True
+        )
 
     @property
     def complex_rows(self) -> bool:
         """Whether a map gives complex numbers."""
-        return any(gives_complex(link.map) for link in self.links)
-
-    @property
-    def restricts(self) -> bool:
-        """Whether a block costs less than all rows: where the map that is applied last can."""
-        return self.links[0].map.restricts
+        return any(link.map.complex_rows for link in self.links)
 
     def _after(self, x: Array, links: Sequence[Link]) -> Array:
         for link in reversed(links):
@@ -117,7 +113,7 @@ class ComposedOperator(MeasurementOperator):
         return as_tensor(namespace(v).reshape(v, (*v.shape[:-1], *self.shape)), self.dtype)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        if not self.restricts:
+        if not self.traits.row_separable:
             return super()._restrict(rows)
         refuse_rows_of_trials(rows, self)
         first = self.links[0]._replace(map=self.links[0].map._restrict(rows))
@@ -201,7 +197,7 @@ def _chained(operators: list[MeasurementOperator]) -> ComposedOperator:
     links: list[Link] = []
     for A in reversed(operators):
         by_parts = complex_in and is_real(A.dtype)
-        gives = gives_complex(A)
+        gives = A.complex_rows
         complex_in = complex_in or gives
         links.insert(0, Link(A, gives, by_parts, only_real=not complex_in))
     return ComposedOperator(links, dtype)

@@ -6,16 +6,19 @@ import math
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import Array, Deferred, Rows, all_finite, as_flag, size
+from lowtucker._array import Array, Rows, all_finite, as_flag, size
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.matrix import Order, check_order, shape_of_rows
+from lowtucker.operators.traits import Traits
+from lowtucker.operators.units import PoweredOperator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
@@ -57,7 +60,7 @@ class DaskOperator(MeasurementOperator):
     keep : bool, optional
     """
 
-    takes_stacks: ClassVar[bool] = True
+    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
     # Wrapper of the operator of every piece, which may have another scale
     wrap: Wrap | None = None
 
@@ -101,6 +104,10 @@ class DaskOperator(MeasurementOperator):
         other = self._copy()
         other.wrap = wrap if self.wrap is None else partial(_both, first=self.wrap, then=wrap)
         return other
+
+    def in_units(self, power: int) -> MeasurementOperator:
+        """Operator times 2**power, scaled where its rows are."""
+        return self.each(partial(PoweredOperator, power=power)) if power else self
 
     def _copy(self) -> DaskOperator:
         other = object.__new__(type(self))
@@ -188,6 +195,10 @@ class DaskOperator(MeasurementOperator):
     def _residual(self, X: Any, y: Array | None, weights: Array | None) -> Array:
         (squares,) = self._ask(_squares, [y, weights], X, total=True)
         return self._deferred(X, y, weights, squares)
+
+    def _known_norm(self, residual: Any, weights: Array | None) -> Any:
+        known = isinstance(residual, Deferred) and residual.weights is weights
+        return residual.norm if known else None
 
     def _deferred(self, X: Any, y: Any, weights: Any, squares: Any) -> Deferred:
         """Residual whose norm is known; its numbers are fetched where they are asked for."""

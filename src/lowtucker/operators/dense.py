@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar
+from dataclasses import replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -11,6 +13,7 @@ from lowtucker._array import (
     Array,
     Rows,
     all_finite,
+    as_flag,
     as_float,
     as_float_dtype,
     as_shape,
@@ -37,6 +40,7 @@ from lowtucker.operators.tiles import (
     tiles,
     with_parts,
 )
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
 
@@ -61,6 +65,9 @@ class DenseOperator(MatrixOperator):
         Dtype of the tensors; the matrix's by default. A real dtype with a complex matrix means
         real tensors from complex measurements: the adjoint is then the real part. A complex
         dtype with a real matrix measures complex tensors. The precision is the matrix's.
+    isotropic : bool
+        Whether rows may be treated as drawn i.i.d. from one isotropic distribution, as Gaussian
+        rows are; see :class:`lowtucker.Traits`.
 
     Notes
     -----
@@ -79,6 +86,8 @@ class DenseOperator(MatrixOperator):
     array([12., 12.])
     """
 
+    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
+
     def __init__(
         self,
         matrix: Array,
@@ -86,7 +95,10 @@ class DenseOperator(MatrixOperator):
         *,
         order: Order = "C",
         dtype: Any = None,
+        isotropic: bool = True,
     ) -> None:
+        if not as_flag(isotropic, "isotropic"):
+            self.traits = replace(self.traits, isotropic=False)
         matrix = as_float(matrix, "matrix")
         self.shape, self.order = _split_shape(matrix, shape, check_order(order))
         d = len(self.shape)
@@ -242,7 +254,7 @@ class StackedBlocks(MeasurementOperator):
         Which rows measure, where zeros are among the ``matrices`` already.
     """
 
-    takes_stacks: ClassVar[bool] = True
+    traits = Traits(row_separable=True, supports_batch=True)
 
     def __init__(
         self,
@@ -253,15 +265,17 @@ class StackedBlocks(MeasurementOperator):
     ) -> None:
         self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
         self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
+        if not one.traits.isotropic:
+            self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
         self.m = max(lengths)
         if measured is None and min(lengths) < self.m:
             measured = np.arange(self.m) < np.asarray(lengths)[:, None]
         self.measured = measured
 
-    @property
+    @cached_property
     def count(self) -> Any:
-        """Rows of each trial that are not filled up; m where none is."""
+        """Rows of each problem without the padding; m if there is none."""
         if self.measured is None:
             return self.m
         counts = self.measured.sum(axis=-1).reshape(self.batch_shape)
@@ -319,6 +333,9 @@ class StackedBlocks(MeasurementOperator):
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         measured = None if self.measured is None else self.measured[list(trials)]
         return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
+
+    def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+        return StackedBlocks(self.matrices, self.one, batch_shape, self.measured)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         each = rows if isinstance(rows, tuple) else (rows,) * len(self.matrices)

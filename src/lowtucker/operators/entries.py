@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -12,6 +13,8 @@ from lowtucker._array.linalg import eigh, note_fallback, qr
 from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum
+from lowtucker.operators.traits import Traits
+from lowtucker.status import Finding
 from lowtucker.tensor.products import exponent, shifted
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -31,7 +34,9 @@ class EntriesOperator(FactoredOperator):
     indices : array of int, shape (m, d)
     """
 
-    alike = False
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, isotropic=False, forms_full_tensor=False
+    )
 
     def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
         self.shape = as_shape(shape)
@@ -83,37 +88,39 @@ class EntriesOperator(FactoredOperator):
     def _row_norms(self) -> Array:
         return np.ones(self.m)
 
-    def _blind_spots(self, rank: tuple[int, ...], measured: Array | None) -> tuple[str, ...]:
-        """Slices with fewer samples than their row of the factor has numbers."""
-        index = self.indices if measured is None else self.indices[measured]
-        found = []
-        if self._repeats:
-            index = np.unique(index, axis=0)
+    def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
+        """Duplicate samples, and slices with fewer samples than a row of their factor has numbers.
+
+        Kinds "duplicates", "unsampled" and "undersampled".
+        """
+        chosen, different = self.indices, self._different
+        if mask is not None:
+            chosen = self.indices[mask]
+            unique = different is self.indices
+            different = chosen if unique else _without_duplicates(chosen, self.shape)
+        findings = []
+        if len(different) < len(chosen):
+            findings.append(_duplicates(len(chosen) - len(different), len(chosen)))
         for k, (n, r) in enumerate(zip(self.shape, rank, strict=True)):
-            counts = np.bincount(index[:, k], minlength=n)
-            for least, what in ((1, "no samples"), (r, f"fewer than {r} samples")):
-                few = np.flatnonzero(counts < least)
-                if len(few):
-                    found.append(
-                        f"Mode {k} has {what} {_of_slices(few)}: X is not determined there."
-                    )
-                    break
-        return tuple(found)
+            counts = np.bincount(different[:, k], minlength=n)
+            if not counts.all():
+                findings.append(unsampled(k, np.flatnonzero(counts == 0).tolist()))
+            elif (counts < r).any():
+                findings.append(_undersampled(k, np.flatnonzero(counts < r).tolist(), r))
+        return findings
 
     @cached_property
-    def _repeats(self) -> int:
-        """Samples beyond the first of their entry."""
-        if size(self.shape) < 2**62:
-            return self.m - len(np.unique(self._flat))
-        return self.m - len(np.unique(self.indices, axis=0))
+    def _different(self) -> NumPyArray:
+        """Samples without their duplicates; the indices themselves if there are none."""
+        return _without_duplicates(self.indices, self.shape)
 
-    def _remarks(self) -> tuple[str, ...]:
-        """Say how many entries were sampled more than once."""
-        again = self._repeats
-        if not again:
-            return ()
-        return (f"{again} of the {self.m} samples are of entries that others are of too: their "
-                "mean is fitted.",)  # fmt: skip
+    def entry_samples(self) -> tuple[NumPyArray, None]:
+        """Return the indices; all factors are 1."""
+        return self.indices, None
+
+    def scale_exponent(self) -> int:
+        """Return 0: an entry is at most the norm."""
+        return 0
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         r"""Leading eigenvectors of :math:`B_k B_k^*`, diagonal zeroed, with B_k a sparse unfolding.
@@ -178,11 +185,44 @@ def _leading(B: Any, r: int) -> NumPyArray:
     return basis
 
 
-def _of_slices(numbers: NumPyArray) -> str:
-    """Name some slices, and say how many there are where these are many."""
+def _without_duplicates(indices: NumPyArray, shape: tuple[int, ...]) -> NumPyArray:
+    """Different samples, in any order; the array itself if there are no duplicates."""
+    if size(shape) >= 2**62:
+        different = np.unique(indices, axis=0)
+    else:
+        flat = np.unique(np.ravel_multi_index(tuple(indices.T), shape))
+        if len(flat) == len(indices):
+            return indices
+        different = np.stack(np.unravel_index(flat, shape), axis=1)
+    return different if len(different) < len(indices) else indices
+
+
+def _duplicates(count: int, samples: int) -> Finding:
+    which = "is a duplicate: the mean of both" if count == 1 else "are duplicates: their mean"
+    text = f"{count} of the {samples} samples {which} is fitted."
+    return Finding("duplicates", text, {"duplicates": count, "samples": samples})
+
+
+def unsampled(mode: int, slices: Sequence[int]) -> Finding:
+    """Finding that no measurement samples some slices of a mode."""
+    text = f"Mode {mode} has no samples in {_of_slices(slices)}: X is not determined there."
+    return Finding("unsampled", text, {"mode": mode, "slices": tuple(slices)})
+
+
+def _undersampled(mode: int, slices: Sequence[int], needed: int) -> Finding:
+    text = (
+        f"Mode {mode} has fewer than {needed} samples in {_of_slices(slices)}: X is not "
+        "determined there."
+    )
+    numbers = {"mode": mode, "slices": tuple(slices), "needed": needed}
+    return Finding("undersampled", text, numbers)
+
+
+def _of_slices(numbers: Sequence[int]) -> str:
+    """Name some slices, and say how many more there are."""
     shown = ", ".join(map(str, numbers[:10]))
     more = f" and {len(numbers) - 10} more" if len(numbers) > 10 else ""
-    return f"of slice{'s' if len(numbers) > 1 else ''} {shown}{more}"
+    return f"slice{'s' if len(numbers) > 1 else ''} {shown}{more}"
 
 
 def _one_hot(index: NumPyArray, n: int, dtype: Any = np.float64) -> Any:

@@ -38,7 +38,7 @@ class FunctionOperator(MeasurementOperator):
     array([3., 3., 3., 3.])
     """
 
-    foreign = True
+    validate_output = True
 
     def __init__(
         self,

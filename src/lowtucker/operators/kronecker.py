@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import accumulate
 from operator import mul
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -33,8 +33,9 @@ from lowtucker.operators.arguments import (
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, NormalEquations, TangentDesign
 from lowtucker.operators.rank_one import RankOneOperator
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.decompose import hosvd
-from lowtucker.tensor.products import multi_mode_product, norm, product
+from lowtucker.tensor.products import multi_mode_product, norm, product, shifted
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -51,7 +52,8 @@ class KroneckerOperator(MeasurementOperator):
     matrices : sequence of arrays, shapes (m_k, n_k)
     """
 
-    takes_stacks: ClassVar[bool] = True
+    # not row-separable: gathered rows cost more than all of them by mode products
+    traits = Traits(has_fast_tangent=True, forms_full_tensor=False, supports_batch=True)
 
     def __init__(self, matrices: Sequence[Any]) -> None:
         self._set(check_matrices(matrices, "matrices", "(m_k, n_k)"))
@@ -62,11 +64,6 @@ class KroneckerOperator(MeasurementOperator):
         self.shape = tuple(int(A.shape[1]) for A in factors)
         self.m = size(self.sizes)
         self.prototype, self.dtype = factors[0], factors[0].dtype
-
-    @property
-    def restricts(self) -> bool:
-        """No: gathered rows cost more than all of them by mode products."""
-        return False
 
     def _forward(self, X: Array) -> Array:
         batch = X.shape[: X.ndim - len(self.shape)]
@@ -80,6 +77,14 @@ class KroneckerOperator(MeasurementOperator):
         xp = namespace(X.core)
         parts = [xp.matmul(A, U) for A, U in zip(self.factors, X.factors, strict=True)]
         return xp.reshape(multi_mode_product(X.core, parts), (*X.batch_shape, self.m))
+
+    def in_units(self, power: int) -> MeasurementOperator:
+        """Operator times 2**power: a Kronecker product, which keeps its design in closed form."""
+        if not power:
+            return self
+        other = object.__new__(KroneckerOperator)
+        other._set([shifted(self.factors[0], power), *self.factors[1:]])
+        return other
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         """Each row is an outer product of rows of the matrices, which are gathered."""
@@ -221,6 +226,8 @@ class ModewiseOperator(MeasurementOperator):
     shape : tuple of int
     final : array, shape (m, first.m), optional
     """
+
+    traits = Traits(row_separable=True)
 
     def __init__(self, first: KroneckerOperator, shape: tuple[int, ...], final: Any = None) -> None:
         self.shape = as_shape(shape)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import Any, ClassVar, Literal
+from typing import Any, Literal
 
 from lowtucker._array import Array, as_shape, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.traits import Traits
 
 __all__ = ["MatrixOperator", "Order", "check_order", "shape_of_rows"]
 
@@ -20,7 +21,7 @@ class MatrixOperator(MeasurementOperator):
     Column-major rows are not rearranged: the tensor, which is small, is transposed instead.
     """
 
-    takes_stacks: ClassVar[bool] = True
+    traits = Traits(supports_batch=True)
     order: Order = "C"
     # Whether it measures complex tensors; where it does not, the adjoint is the real part.
     _complex_domain: bool = False

@@ -20,6 +20,7 @@ from lowtucker._array import (
 from lowtucker.operators.arguments import check_matrices, refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RankOneOperator", "rank_one"]
@@ -36,7 +37,8 @@ class RankOneOperator(FactoredOperator):
     factors : sequence of arrays, shapes (m, n_k)
     """
 
-    alike = False  # products of vectors have heavy tails
+    # products of vectors have heavy tails; the start forms the adjoint
+    traits = Traits(row_separable=True, has_fast_tangent=True, isotropic=False)
 
     def __init__(self, factors: Sequence[Any]) -> None:
         arrays = check_matrices(factors, "factors", "(m, n_k)")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from abc import abstractmethod
 from collections.abc import Callable, Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import DenseDesign, TangentDesign
 from lowtucker.operators.matrix import Order
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tangent import TangentSpace
 
 __all__ = ["StreamedOperator"]
@@ -31,7 +32,7 @@ class StreamedOperator(MeasurementOperator):
     :class:`DenseOperator`; while one is at work, a thread makes the next.
     """
 
-    takes_stacks: ClassVar[bool] = True
+    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
     # Numbers of the rows that this operator has, of all that there are
     rows: range | NumPyArray
 

@@ -27,6 +27,7 @@ from lowtucker.operators.arguments import refuse_rows_of_trials
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import FactoredOperator, weighted_sum
+from lowtucker.operators.traits import Traits
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -230,15 +231,12 @@ class TransformOperator(MeasurementOperator):
     signs : array of int8, +1 and -1, of the shape of the tensors
     """
 
+    traits = Traits()  # a block costs a transform, as all the rows do
+
     def __init__(self, transform: Transform, at: NumPyArray, signs: NumPyArray) -> None:
         self.transform, self.at, self.signs = transform, at, signs
         self.shape, self.m = transform.shape, len(at)
         self.dtype = _tensor_dtype(transform)
-
-    @property
-    def restricts(self) -> bool:
-        """No: a block costs a transform, as all the rows do."""
-        return False
 
     def _forward(self, X: Array) -> Array:
         return self.transform.measure(self.signs * X, self.at, overwrite=True)
@@ -265,6 +263,8 @@ class SeparableTransformOperator(FactoredOperator):
     index : array of int, shape (m, d)
         One row of frequencies for each coefficient.
     """
+
+    traits = Traits(row_separable=True, has_fast_tangent=True, forms_full_tensor=False)
 
     def __init__(self, transform: Transform, index: NumPyArray) -> None:
         self.transform, self.index = transform, index

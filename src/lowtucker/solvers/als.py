@@ -9,7 +9,6 @@ import numpy as np
 
 from lowtucker._array import all_finite, eps
 from lowtucker._array.linalg import qr, solve
-from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, State
@@ -67,8 +66,8 @@ class ALS(Manifold):
     """
 
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
-        """Settle the rank; refuse what is not sampled entries."""
-        if not isinstance(problem.A, EntriesOperator):
+        """Settle the rank; refuse what is not sampled entries, possibly scaled or stacked."""
+        if problem.as_entries is None:
             raise TypeError(
                 f"ALS is for sampled entries, lowtucker.entries(shape, indices), got a "
                 f'{type(problem.A).__name__}. Try solver="auto", or "rcg".'
@@ -83,15 +82,17 @@ class ALS(Manifold):
     def advance(self, bound: Bound, state: State) -> State:
         """One sweep: the samples are read once for every mode and the core."""
         problem = bound.problem
+        samples = problem.as_entries
+        assert samples is not None  # bind refuses others
         core, factors = state.X.core, list(state.X.factors)
         damping = DAMPING * min(1.0, float(state.memory.level)) ** 2
         for k in range(len(factors)):
-            rows = _rows_of_factor(problem, core, factors, k, damping)
+            rows = _rows_of_factor(samples, core, factors, k, damping)
             if not all_finite(rows):
                 return blown_up(state)
             factors[k], R = qr(rows)
             core = product(core[None, ...], R, k, 1)[0]
-        step, left = _step_of_core(problem, core, factors)
+        step, left = _step_of_core(samples, core, factors)
         core = core + step
         if not all_finite(core):
             return blown_up(state)

@@ -7,7 +7,6 @@ from typing import Any
 
 from lowtucker._array import size, to_numpy
 from lowtucker._array.memory import available_memory, readable_bytes
-from lowtucker.operators.entries import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
 from lowtucker.solvers.noise import FULL, PLENTY
@@ -47,7 +46,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    if isinstance(problem.A, EntriesOperator) and dof > LARGE:
+    if dof > LARGE and problem.as_entries is not None:
         return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]

@@ -176,7 +176,8 @@ def examine(
     adjoint, wrong = _adjoint(A, seed)
     findings = [wrong] if wrong else [Finding("good", f"the adjoint is right ({adjoint:.0e})")]
     findings += _counted(equations, dof, size(A.shape))
-    findings += [Finding("bad", text) for text in A._blind_spots(rank, None)]
+    notes = A.diagnose(rank)
+    findings += [Finding("bad", one.text) for one in notes if one.kind != "duplicates"]
     report("row norms")
     norms = _row_norms(A)
     findings += _rows_found(norms)
@@ -191,7 +192,7 @@ def examine(
         report("tangent designs")
         design, amplification, seen = _designs(few, rank, found, seed)
         findings += _identified(seen, amplification)
-    findings += [Finding("note", text) for text in A._remarks()]
+    findings += [Finding("note", one.text) for one in notes if one.kind == "duplicates"]
     if few.m < A.m:
         findings.append(Finding("note", f"bounds and designs are of the first {few.m} rows"))
     return Examination(

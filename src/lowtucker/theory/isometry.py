@@ -374,7 +374,7 @@ def _quotients(A: MeasurementOperator, tensors: list[TuckerTensor], rows: list[s
 
 def _measured(A: MeasurementOperator, tensors: list[TuckerTensor]) -> Iterator[NumPyArray]:
     """Measurements of tensors, as stacks where the operator reads its rows once for a stack."""
-    if not A.takes_stacks:
+    if not A.traits.supports_batch:
         for X in tensors:
             yield to_numpy(A.forward(X))[None]
         return
