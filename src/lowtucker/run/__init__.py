@@ -1,4 +1,4 @@
-"""What a run tells while it runs and afterwards."""
+"""Runs: the loop, what ends it, what it records, and what surrounds it."""
 
 from lowtucker.run.history import History
 from lowtucker.run.interrupt import interruptible, interrupts_raise

@@ -22,7 +22,7 @@ from lowtucker._version import __version__
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.run.codec import Codec
-from lowtucker.run.loop import Ledger
+from lowtucker.run.loop import Keeper, Ledger
 from lowtucker.run.result import Result
 from lowtucker.solvers import State
 from lowtucker.status import Status
@@ -42,7 +42,7 @@ HASHED = 1 << 24
 CODEC = Codec(Result, Ledger)
 
 
-class Journal:
+class Journal(Keeper):
     """Record of a call's fits, in memory and in its file.
 
     Parameters
@@ -59,6 +59,8 @@ class Journal:
     Written after an epoch, but so seldom that it takes at most a twentieth of the time. A file
     takes the place of the last one when it is complete, or never.
     """
+
+    keeps = True
 
     def __init__(self, path: Any, whose: dict[str, str], example: Array) -> None:
         self.path, self.whose, self.example = _checked(path), whose, example

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
@@ -23,7 +23,7 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.run.history import History
-from lowtucker.run.interrupt import Interrupt
+from lowtucker.run.interrupt import Interrupt, interruptible
 from lowtucker.run.progress import Callback, Progress
 from lowtucker.run.result import Result
 from lowtucker.run.stopping import (
@@ -41,7 +41,7 @@ from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.thresholding import HOSVD, Iterate
 
-__all__ = ["Ledger", "Run", "bind", "conditions", "epochs_allowed"]
+__all__ = ["Keeper", "Ledger", "Run", "bind", "conditions", "epochs_allowed", "execute"]
 
 # At the noise floor a second-order solver goes on while a step lowers the residual by so much
 FINISHED = 1e-4
@@ -49,6 +49,34 @@ FINISHED = 1e-4
 BLOW_UP = 1e6
 # Endings with which a problem keeps its best iterate rather than its last
 BEST = (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED)
+
+
+class Keeper:
+    """Keeps the fits of a call: this one keeps nothing but the result of a run that failed.
+
+    Attributes
+    ----------
+    keeps : bool
+        Whether it wants snapshots.
+    seconds : float
+        Time of the iterations of earlier calls, which it has read.
+    partial : Result or None
+        What a run had found when its rows could not be read.
+    """
+
+    keeps = False
+    seconds = 0.0
+    partial: Any = None
+
+    def next_fit(self, max_epochs: int | None) -> tuple[Any, Any]:
+        """Result of the next fit if it is finished, or else what to resume from, if anything."""
+        return None, None
+
+    def epoch(self, kept: Any) -> None:
+        """Note the end of an epoch."""
+
+    def finish(self, max_epochs: int | None, result: Any, kept: Any) -> None:
+        """Note the end of a fit."""
 
 
 class Found(NamedTuple):
@@ -106,6 +134,47 @@ class Ledger:
             setattr(kept, name, getattr(self, name).copy())
         kept.waiting, kept.ended = copy(self.waiting), copy(self.ended)
         return kept
+
+
+def execute(
+    problem: Problem,
+    phases: list[Solver],
+    rank: Any,
+    *,
+    stop: StoppingRule,
+    start: Any,
+    X_true: Any,
+    seed: Seed,
+    callbacks: Sequence[Callback],
+    keeper: Keeper,
+) -> Result:
+    """Run solvers on a problem of moderate scale; what is kept already is not computed again."""
+    limit = epochs_allowed(stop)
+    run = Run(problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps)
+    finished, kept = keeper.next_fit(limit)
+    if finished is not None:
+        result: Result = finished
+        return result
+    interrupt = None
+    try:
+        with interruptible() as interrupt, entered(callbacks):
+            if kept is None:
+                run.begin(start)
+            else:
+                run.resume(kept)
+            run.go(callbacks, interrupt, keeper.epoch)
+    except OSError:  # rows that could not be read
+        if run.ledger.history.rows < 2:
+            raise
+        run.interrupt()
+        if interrupt is None or not interrupt.asked:
+            keeper.partial = run.result()
+            keeper.finish(limit, keeper.partial, run.kept)
+            raise
+        # Ctrl-C, which ends the workers of a LocalCluster too
+    result = run.result()
+    keeper.finish(limit, result, run.kept)
+    return result
 
 
 class Run:
@@ -517,13 +586,14 @@ def _some(X: Any, which: Any) -> Any:
     return namespace(X).take(X, like(np.asarray(which), X), axis=0)
 
 
-def entered(callbacks: Sequence[Callback]) -> AbstractContextManager[Any]:
+@contextmanager
+def entered(callbacks: Sequence[Callback]) -> Iterator[None]:
     """Enter those of the callbacks that are context managers."""
-    stack = ExitStack()
-    for callback in callbacks:
-        if isinstance(callback, AbstractContextManager):
-            stack.enter_context(callback)
-    return stack
+    with ExitStack() as stack:
+        for callback in callbacks:
+            if isinstance(callback, AbstractContextManager):
+                stack.enter_context(callback)
+        yield
 
 
 def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> Bound:

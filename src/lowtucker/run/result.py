@@ -22,6 +22,8 @@ __all__ = ["Result", "load"]
 FORMAT = "lowtucker result 3"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
+# Findings that go with the status: advice for it, and the reason for it
+QUIET = ("hint", "verdict")
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -62,7 +64,7 @@ class Result:
     held_out : float or None
         Relative error on held-out samples, of the first fit of :func:`lowtucker.complete`.
     findings : tuple of Finding
-        What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The first
+        What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The last
         one that decides a status decides this one's.
     """
 
@@ -98,8 +100,8 @@ class Result:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences of the findings, but for hints and borderline decisions."""
-        return tuple(f.text for f in self.findings if not f.borderline and f.kind != "hint")
+        """Sentences of the findings that say more than the status; not the borderline ones."""
+        return tuple(f.text for f in self.findings if not f.borderline and f.kind not in QUIET)
 
     @property
     def borderline(self) -> tuple[str, ...]:
@@ -122,8 +124,9 @@ class Result:
         return next((f.text for f in hints if f.numbers.get("status") == status.name), "")
 
     def found(self, *findings: Finding) -> Result:
-        """Result with more findings; the first that decides a status decides it."""
-        decided = next((f.status for f in findings if f.status is not None), self.status)
+        """Result with more findings; the last one that decides a status decides it."""
+        decisions = [f.status for f in findings if f.status is not None]
+        decided = decisions[-1] if decisions else self.status
         return replace(self, findings=(*self.findings, *findings), status=decided)
 
     def trial(self, k: int) -> Result:

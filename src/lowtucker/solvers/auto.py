@@ -7,9 +7,10 @@ from typing import Any
 
 from lowtucker._array import size, to_numpy
 from lowtucker._array.memory import available_memory, readable_bytes
+from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
-from lowtucker.solvers.noise import FULL, PLENTY
+from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.sampling import Shuffled
 from lowtucker.solvers.stotiht import default_block_size

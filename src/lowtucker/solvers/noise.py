@@ -1,4 +1,4 @@
-"""Whether what a fit leaves of y is noise."""
+"""Whether the residual of a fit is noise."""
 
 from __future__ import annotations
 
@@ -8,19 +8,15 @@ import numpy as np
 
 from lowtucker._array import Array, all_finite, size, to_numpy
 from lowtucker._array.linalg import svdvals
+from lowtucker.limits import CLEAR, PLENTY, STRUCTURE
 from lowtucker.problem import Problem
 from lowtucker.tensor.products import exponent, shifted
 from lowtucker.tensor.unfolding import unfold
 
-__all__ = ["CLEAR", "FULL", "PLENTY", "STRUCTURE", "is_noise", "structure"]
+__all__ = ["FULL", "is_noise", "structure"]
 
-# Measurements per degree of freedom from which on local minima are rare, and noise can be told
-PLENTY = 2.8
-# Entries of the largest tensor that is made in full
+# Entries of the largest tensor that is formed in full
 FULL = 10**7
-# Spectral norms above so many times those of noise are structure; residuals above so much of y are
-# too large to be called noise
-STRUCTURE, CLEAR = 1.05, 0.3
 
 
 def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
@@ -33,10 +29,10 @@ def is_noise(problem: Problem, residual: Array, dof: int) -> bool | None:
 
 
 def structure(problem: Problem, residual: Array, dof: int) -> float | None:
-    r"""Spectral norm of what a residual leaves in the adjoint, in units of that of noise.
+    r"""Spectral norm of the adjoint of a residual, in units of that of noise.
 
-    What is left of a signal shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
-    spectral norm. Noise through measurements that are alike leaves a G without structure: its
+    A signal in the residual shows in :math:`G = \mathcal{A}^*(r)` as unfoldings of large
+    spectral norm. Noise through isotropic measurements gives a G without structure: its
     unfoldings have the spectral norm of Gaussian matrices,
     :math:`(\sqrt{n_k} + \sqrt{N/n_k}) \|G\|_F / \sqrt N`. Measured over shapes from 5x5x6 to
     30x30x30: noise at most 1.02 times that, a rank that is too small 1.02 to 1.6 times, the
@@ -44,8 +40,8 @@ def structure(problem: Problem, residual: Array, dof: int) -> float | None:
 
     None is no answer: fewer than 2.8 measurements per degree of freedom cannot tell (of 600
     noiseless problems with 1.2 to 1.6, six local minima looked like noise), nor can a residual
-    above 0.3, nor operators without a tangent design or whose rows are not alike; and tensors of
-    more than 10^7 entries are not made.
+    above 0.3, nor operators without a tangent design or whose rows are not isotropic; and tensors
+    of more than 10^7 entries are not formed.
     """
     share = float(problem.relative(residual))
     fits = (

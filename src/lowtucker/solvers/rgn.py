@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._array.random import Seed
+from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.manifold import (
@@ -16,7 +17,7 @@ from lowtucker.solvers.manifold import (
     blown_up,
     dot,
 )
-from lowtucker.solvers.noise import PLENTY, is_noise
+from lowtucker.solvers.noise import is_noise
 from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor

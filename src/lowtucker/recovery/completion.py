@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -11,17 +11,17 @@ import numpy as np
 
 from lowtucker._array import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._array.random import Seed, Stream, as_seed, generator
-from lowtucker.fitting import OVER, Fit, Loss, joined
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
-from lowtucker.ranks import RankSearch
-from lowtucker.recover import fitted, warn_of_blind_spots
-from lowtucker.result import Result
-from lowtucker.run import Callback, interruptible
-from lowtucker.scaling import out_of_units, scaled
-from lowtucker.solve import in_units_of
+from lowtucker.recovery.entry import checked_truth, recovered, warn_of_unsampled
+from lowtucker.recovery.fit import OVER, Fit, Loss, check_loss, joined
+from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.rank import RankSearch
+from lowtucker.run.progress import Callback
+from lowtucker.run.result import Result
+from lowtucker.run.scope import Scope
 from lowtucker.solvers import RGN
-from lowtucker.status import Status
+from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["complete"]
@@ -49,12 +49,12 @@ def complete(
     callbacks: Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Result:
-    """Find the tensor of low Tucker rank that agrees with the entries that are known.
+    """Find the tensor of low Tucker rank that agrees with the known entries.
 
     Parameters
     ----------
     values : array
-        The tensor with NaN (or masked elements) where it is not known; or, with ``indices``, the
+        The tensor with NaN (or masked elements) where it is unknown; or, with ``indices``, the
         values of the samples, shape (m,).
     rank : tuple of int, "auto" or RankSearch
         As in :func:`lowtucker.recover`.
@@ -63,9 +63,10 @@ def complete(
     shape : tuple of int, optional
         Shape of the tensor; needed with ``indices``.
     held_out : float
-        Share of the samples that a first fit does not see, so that its error on them can be told:
-        ``result.held_out``. The second fit, whose tensor is returned, begins there and sees all.
-        0 leaves it out, and so do fewer than 1.5 samples per degree of freedom without them.
+        Share of the samples that a first fit does not see, to measure its error on them:
+        ``result.held_out``. The second fit, whose tensor is returned, starts there and sees all.
+        None are held out for 0, or where fewer than 1.5 samples per degree of freedom would
+        remain.
     solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks, checkpoint
         As in :func:`lowtucker.recover`.
 
@@ -82,9 +83,9 @@ def complete(
 
     Notes
     -----
-    Nothing of the size of the tensor is made, beside ``values`` itself. Cost and memory are those
-    of :func:`lowtucker.entries` and the solver. Entries that were sampled twice count twice, so
-    that their mean is fitted; a note says how many.
+    Nothing of the size of the tensor is formed, beside ``values`` itself. Cost and memory are those
+    of :func:`lowtucker.entries` and the solver. Duplicate samples count twice, so that their mean
+    is fitted; a finding says how many there are.
 
     Examples
     --------
@@ -104,61 +105,71 @@ def complete(
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
     solver = solver.lower() if isinstance(solver, str) else solver
-    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
+    check_loss(loss)
+    if max_seconds is not None:
+        as_number(max_seconds, "max_seconds", positive=True)
     problem = Problem(A, y)
-    warn_of_blind_spots(problem)
-    fit = fit.keeping(problem, rank, checkpoint, share=share)
-    with interruptible(), in_units_of(problem) as units:
-        result = _completed(scaled(problem, units), rank, fit.within(units), share)
-    return fit.written(out_of_units(result, units))
+    warn_of_unsampled(problem)
+    X_true = checked_truth(X_true, problem)
+    settings = {
+        "solver": solver, "tol": tol, "noise_std": noise_std, "loss": loss, "seed": seed,
+        "rank": rank, "held_out": share,
+    }  # fmt: skip
+    with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
+        fit = Fit.within(
+            scope, solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
+        )
+        held = _held(A, rank, share, seed)
+        result = _completed(scope.problem, rank, fit, held)
+    return scope.export(result)
 
 
-def _completed(problem: Problem, rank: Any, fit: Fit, share: float) -> Result:
-    """Fit what is not held out, tell the error on that, and fit all."""
-    A: Any = problem.A
-    held = _held(A, rank, share, fit.seed)
+def _completed(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Result:
+    """Fit the samples that are not held out, score the fit on those, and fit all."""
     if not held.any():
-        return fitted(problem, rank, fit)
-    first = fitted(problem.block(np.flatnonzero(~held)), rank, fit)
-    unseen = problem.block(np.flatnonzero(held))
-    missed, whole = (fit.losses(unseen, r).sum() for r in (unseen.residual(first.X), unseen.y))
-    error = float(np.sqrt(missed / (whole or 1.0)))
+        return recovered(problem, rank, fit)
+    parts = Holdout.by_mask(problem, held)
+    first = recovered(parts.train, rank, fit)
+    error = parts.score(first.X, fit).score
     if first.status is Status.INTERRUPTED:
         return replace(first, held_out=error)
     if first.success:
-        result = fitted(problem, first.rank, fit, start=first.X, before=first)
-        found = [note for note in first.notes if "was found" in note]  # by a search for the rank
-        close = () if isinstance(rank, tuple | list) else first.borderline  # of that search
-        result = replace(
-            result,
-            notes=(*dict.fromkeys([*found, *result.notes]),),
-            borderline=(*dict.fromkeys([*close, *result.borderline]),),
-        )
-    else:
-        result = _retried(problem, rank, fit, first, error)
-        note = "The held-out error is that of a first fit, which did not converge."
-        result = replace(result, notes=(*result.notes, note))
-    return replace(result, held_out=error)
+        result = recovered(problem, first.rank, fit, start=first.X, before=first)
+        searched = not isinstance(rank, tuple | list)
+        kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
+        return replace(result, findings=_distinct(kept, result.findings), held_out=error)
+    result = _retried(problem, rank, fit, first, error)
+    text = "The held-out error is that of a first fit, which did not converge."
+    return replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
+
+
+def _distinct(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Findings of both, each sentence once."""
+    return tuple({f.text: f for f in (*second, *first)}[t] for t in _texts(first, second))
+
+
+def _texts(*groups: Iterable[Finding]) -> dict[str, None]:
+    return dict.fromkeys(f.text for group in groups for f in group)
 
 
 def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float) -> Result:
     """Fit all samples after a first fit that was no success, and lose nothing that it found.
 
     Its tensor is improved, unless it is no better than zero. Where that does not converge either,
-    and there is time, all starts are tried anew; what they find counts only if it is a success:
-    a lower residual alone does not say that entries nobody has seen are closer.
+    and there is time, all starts are tried again; their tensor counts only if it is a success: a
+    lower residual alone does not say that unseen entries are closer.
     """
     local = RGN() if fit.solver == "auto" else fit.solver
     better_than_zero = error < 1
     warm = first
     if better_than_zero:
-        warm = fitted(problem, first.rank, fit, start=first.X, before=first, solver=local)
+        warm = recovered(problem, first.rank, fit, start=first.X, before=first, solver=local)
         if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
             return warm
     limit = fit.max_seconds
     left = None if limit is None else max(1e-9, limit - warm.seconds)
     known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
-    again = joined(warm, fitted(problem, known, replace(fit, max_seconds=left)), "all samples")
+    again = joined(warm, recovered(problem, known, replace(fit, max_seconds=left)), "all samples")
     if again.success or not better_than_zero:
         return again
     cut_short = again.status in (Status.INTERRUPTED, Status.MAX_SECONDS)

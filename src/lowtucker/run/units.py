@@ -8,8 +8,6 @@ problem of any scale is solved as one of moderate scale, and its result is the s
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeVar
 
@@ -26,18 +24,16 @@ from lowtucker._array import (
 )
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
-from lowtucker.operators.deferred import Deferred
 from lowtucker.problem import Problem
-from lowtucker.result import Result
-from lowtucker.run import Callback, History, Progress
-from lowtucker.solvers import State
-from lowtucker.solvers.iht import IHT
+from lowtucker.run.history import History
+from lowtucker.run.result import Result
+from lowtucker.solvers import Solver, State
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Iterate
 
 __all__ = [
     "Units",
-    "callbacks_out_of_units",
     "into_units",
     "out_of_units",
     "scaled",
@@ -94,8 +90,8 @@ class Units(NamedTuple):
 def units_of(problem: Problem) -> Units:
     """Units in which a problem is of moderate scale; plain ones where it is so already.
 
-    Cost: a reading of y, and a forward of 16 rows, or of all rows where an operator cannot measure
-    some alone. Sampled entries have the scale 1.
+    Cost: a pass over y, and a forward of 16 rows, or of all rows where an operator is not
+    row-separable. Sampled entries have the scale 1.
 
     Raises
     ------
@@ -183,7 +179,7 @@ def solver_in_units(solver: Any, units: Units) -> Any:
     """Solver, or solvers, whose fixed steps do in the units what they do without."""
     if isinstance(solver, list | tuple):
         return [solver_in_units(one, units) for one in solver]
-    if not isinstance(solver, IHT) or units.plain:
+    if not isinstance(solver, Solver) or units.plain:
         return solver
     return solver.in_units(2 * units.A + units.weights)
 
@@ -200,7 +196,7 @@ def into_units(value: Any, units: Units, name: str) -> Any:
     """
     if value is None or units.plain:
         return value
-    if isinstance(value, TuckerTensor | State | Result):
+    if isinstance(value, Iterate | State | Result):
         return _moved(value, Units(*(-power for power in units)))
     return shifted(as_float(value, name), -units.X)
 
@@ -209,67 +205,32 @@ def out_of_units(value: Value, units: Units) -> Value:
     """Tensor, state or result as it would be without units.
 
     The history's cost is infinite, or zero, where it is not a number of double precision. A state
-    loses its linear model, which a run that goes on makes anew.
+    loses its cache, which a resumed run recomputes.
     """
     moved: Value = value if units.plain else _moved(value, units)
     return moved
 
 
-def callbacks_out_of_units(callbacks: Sequence[Callback], units: Units) -> Sequence[Callback]:
-    """Callbacks that see states as they would be without units."""
-    return callbacks if units.plain else [_Translated(callback, units) for callback in callbacks]
-
-
-class _Translated:
-    """Callback in other units; a context manager, as the callback may be."""
-
-    def __init__(self, callback: Callback, units: Units) -> None:
-        self.callback, self.units, self.stack = callback, units, ExitStack()
-
-    def __enter__(self) -> _Translated:
-        if isinstance(self.callback, AbstractContextManager):
-            self.stack.enter_context(self.callback)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)
-
-    def __call__(self, progress: Progress) -> bool | None:
-        return self.callback(replace(progress, state=out_of_units(progress.state, self.units)))
-
-
 def _moved(value: Any, units: Units) -> Any:
-    if isinstance(value, TuckerTensor):
-        # of a run that blew up X may be no number in other units: the largest that is one stands
-        most = 120 if eps(value.core) > 1e-10 else 1000
-        largest = exponent(float(namespace(value.core).max(namespace(value.core).abs(value.core))))
-        return TuckerTensor.trusted(
-            shifted(value.core, min(units.X, most - largest)), value.factors
-        )
-    X = _moved(value.X, units)
+    """Tensor, state or result times the powers of two; what solvers remember has no units."""
     if isinstance(value, State):
-        return replace(
-            value,
-            X=X,
-            full=_shifted(value.full, units.X),
-            residual=None
-            if isinstance(value.residual, Deferred)
-            else _shifted(value.residual, units.y),
-            gradient=_shifted(value.gradient, units.A + units.y + units.weights),
-            step=_shifted(value.step, -2 * units.A - units.weights),
-            model=None,
-        )
+        return replace(value, X=_moved(value.X, units), cache=None)
+    if isinstance(value, Iterate):
+        return _moved_iterate(value, units.X)
     with np.errstate(all="ignore"):
         cost = np.ldexp(value.history["cost"], 2 * units.y + units.weights)
-    state = None if value.state is None else _moved(value.state, units)
-    weights = _shifted(value.weights, units.weights)
-    history = History.of({**value.history, "cost": cost})
-    return replace(value, X=X, state=state, history=history, weights=weights)
+        weights = None if value.weights is None else shifted(value.weights, units.weights)
+    return replace(
+        value,
+        X=_moved(value.X, units),
+        state=None if value.state is None else _moved(value.state, units),
+        history=History.of({**value.history, "cost": cost}),
+        weights=weights,
+    )
 
 
-def _shifted(x: Any, power: int) -> Any:
-    """Array, number or None times a power of two."""
-    with np.errstate(all="ignore"):
-        if x is None or isinstance(x, float):
-            return x if x is None else float(np.ldexp(x, power))
-        return shifted(x, power)
+def _moved_iterate(X: Any, power: int) -> Any:
+    """Iterate times a power of two; where it blew up, the largest power that leaves it finite."""
+    norm_ = float(namespace(X.norm()).max(X.norm()))
+    most = 120 if eps(X.norm()) > 1e-10 else 1000
+    return X.shifted(min(power, most - exponent(norm_)))

@@ -1,0 +1,7 @@
+"""Recovery: the calls, and what decides about their results."""
+
+from lowtucker.recovery.completion import complete
+from lowtucker.recovery.entry import iterate, recover, solve
+from lowtucker.recovery.rank import RankSearch
+
+__all__ = ["RankSearch", "complete", "iterate", "recover", "solve"]

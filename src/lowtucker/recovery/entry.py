@@ -1,0 +1,417 @@
+"""The door: ``recover``, ``solve`` and ``iterate``."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+
+from lowtucker._array import (
+    Array,
+    all_finite,
+    as_float,
+    as_number,
+    is_complex,
+    like,
+    namespace,
+    same_kind,
+    to_numpy,
+)
+from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
+from lowtucker._array.random import Seed
+from lowtucker.operators import as_operator
+from lowtucker.operators.matrix import Order
+from lowtucker.problem import Problem
+from lowtucker.recovery.diagnosis import concluded, examined, explained, larger_rank_of
+from lowtucker.recovery.fit import Fit, Loss, check_loss, tensor_or_state
+from lowtucker.recovery.rank import RankSearch, search_rank
+from lowtucker.run.loop import bind, conditions, execute
+from lowtucker.run.progress import Callback
+from lowtucker.run.result import Result
+from lowtucker.run.scope import Scope
+from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
+from lowtucker.solvers import State
+from lowtucker.solvers.auto import check_memory, phases_of
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["iterate", "recover", "recovered", "solve", "warn_of_unsampled"]
+
+# How often a search takes up a larger rank that diagnosis has found better
+RETRIES = 3
+
+
+def recover(
+    A: Any,
+    y: Any,
+    rank: tuple[int, ...] | RankSearch | Literal["auto"],
+    *,
+    shape: tuple[int, ...] | None = None,
+    order: Order = "C",
+    solver: Any = "auto",
+    tol: float = 1e-6,
+    max_epochs: int = 500,
+    max_seconds: float | None = None,
+    noise_std: float | None = None,
+    weights: Any = None,
+    loss: Loss = "squared",
+    start: Any = None,
+    X_true: Any = None,
+    seed: Seed = 0,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: str | os.PathLike[str] | None = None,
+) -> Result:
+    r"""Find a tensor X of low Tucker rank with y = A(X).
+
+    Parameters
+    ----------
+    A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
+        An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``. A batch of problems (a
+        DenseOperator with leading axes) is solved as one.
+    y : array, shape (m,)
+        The measurements.
+    rank : tuple of int, "auto" or RankSearch
+        Tucker rank (r_1, ..., r_d); "auto" searches for it, ``RankSearch(max=(10, 10, 5))`` up to
+        a largest one.
+    shape : tuple of int, optional
+        Shape of the tensor; needed unless ``A`` has it.
+    order : "C" or "F"
+        How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's order.
+    solver : str or Solver
+        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", "als", a
+        solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers
+        that take over from each other.
+    tol : float
+        The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
+    max_epochs : int
+        An epoch reads about as many rows as there are. Every rank that "auto" tries has so many.
+    max_seconds : float, optional
+        Limit on the time of the iterations; checked when an epoch ends.
+    noise_std : float, optional
+        Standard deviation of the noise in y, in the units of y: the run ends at the noise floor,
+        the residual that a fit leaves of it, about :math:`\sigma \sqrt{m - dof}`.
+    weights : array, shape (m,), optional
+        Weights of the squared residuals; 0 leaves a measurement out.
+    loss : "squared" or "huber"
+        Huber's loss is robust to gross outliers among the measurements; ``result.weights`` shows
+        which they are.
+    start : TuckerTensor, array, State or Result, optional
+        Where to begin; by default zero (TIHT, StoTIHT), or the truncated adjoint of y (the
+        Riemannian solvers, and so "auto"). ``result.state`` continues that run.
+    X_true : TuckerTensor or array, optional
+        The truth, for the error column of the history. The solver never sees it.
+    seed : int
+    callbacks : sequence of callables
+        Each gets a Progress after every epoch, and may return True to stop.
+        ``[lowtucker.ProgressBar()]`` draws a progress bar.
+    checkpoint : path-like, optional
+        File to keep the run in, written after epochs. Where it exists, the call resumes from it, and
+        gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes where
+        there are more epochs, and always after ``max_seconds``, which are counted anew. A
+        checkpoint of another problem or solver is refused.
+
+    Returns
+    -------
+    Result
+
+    Warns
+    -----
+    RankWarning
+        A rank that no tensor attains.
+    UnderdeterminedWarning
+        Fewer measurements than degrees of freedom.
+
+    Notes
+    -----
+    An epoch of "auto" is one pass over the rows; while it works on blocks, one more for the
+    residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
+    size. Where ``noise_std`` is not given and the run stalls, a last pass tests the residual for
+    structure: if it has none, it is noise, and the status says so. If it has, "auto" fits this and a
+    larger rank to seven eighths of the measurements, and the status is ``RANK_TOO_SMALL`` where the
+    larger one predicts the others better. A fit to ``tol`` whose tangent design is rank-deficient
+    is ``UNDERDETERMINED``. None of this counts in ``result.passes``.
+
+    When new measurements arrive, give the old result as ``start`` to a call with all of them.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> X_true = lt.random_tucker((10, 10, 5), rank=(2, 2, 2), seed=0)
+    >>> A = lt.gaussian((10, 10, 5), m=300, seed=1)
+    >>> result = lt.recover(A, A.forward(X_true), rank=(2, 2, 2))
+    >>> result.success
+    True
+    >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
+    True
+    """
+    given, search = rank_given_or_searched(rank)
+    solver = solver.lower() if isinstance(solver, str) else solver
+    problem = Problem(as_operator(A, shape, order=order), y, weights)
+    _check_fields(problem)
+    check_loss(loss)
+    if max_seconds is not None:
+        as_number(max_seconds, "max_seconds", positive=True)
+    _check_one(problem, search, loss)
+    warn_of_unsampled(problem)
+    X_true = checked_truth(X_true, problem)
+    settings = {
+        "solver": solver, "tol": tol, "noise_std": noise_std, "loss": loss, "seed": seed,
+        "rank": rank, "held_out": 0.0,
+    }  # fmt: skip
+    with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
+        fit = Fit.within(
+            scope, solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
+        )
+        start = scope.into(start, "start")
+        result = recovered(scope.problem, rank, fit, start=start)
+    return scope.export(result)
+
+
+def recovered(
+    problem: Problem,
+    rank: Any,
+    fit: Fit,
+    *,
+    start: Any = None,
+    before: Result | None = None,
+    solver: Any = None,
+) -> Result:
+    """Fit a rank that is given or searched, and diagnose; the history continues ``before``."""
+    given, search = rank_given_or_searched(rank)
+    if search is None:
+        label = "" if before is None else "all samples"
+        result = fit(problem, given, start=start, solver=solver, before=before, label=label)
+        if problem.batch_shape:
+            return explained(result)
+        return concluded(examined(problem, result, fit, rank_settled=True))
+    if start is not None:
+        raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
+    result, settled = search_rank(problem, search, fit)
+    limit = search.limit(problem.shape)
+    case = examined(problem, result, fit, settled)
+    for _ in range(RETRIES):
+        larger = larger_rank_of(case)
+        if larger is None or any(r > n for r, n in zip(larger.numbers["rank"], limit, strict=True)):
+            break
+        better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
+        earlier = tuple(replace(f, status=None) for f in case.result.findings)
+        result = replace(better, findings=(*earlier, *better.findings))
+        case = examined(case.problem, result, fit, settled)
+    return concluded(case)
+
+
+def iterate(
+    problem: Problem,
+    solver: Any = "auto",
+    rank: tuple[int, ...] | None = None,
+    *,
+    start: Any = None,
+    seed: Seed = 0,
+) -> Iterator[State]:
+    """Iterate over the states of a run, the start first, without end: a loop of your own.
+
+    Parameters
+    ----------
+    problem : Problem
+    solver : Solver or name
+        "auto" is its first phase here: what to do when it gets stuck is up to you.
+    rank : tuple of int
+    start : TuckerTensor, array, or State, optional
+    seed : int
+
+    Examples
+    --------
+    >>> import itertools
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+    >>> problem = lt.Problem(A, A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)))
+    >>> for state in itertools.islice(lt.iterate(problem, lt.TIHT(step=0.6), (1, 2, 2)), 100):
+    ...     pass
+    >>> state.t, float(problem.relative_residual(state.X)) < 1e-6
+    (99, True)
+    """
+    _check_problem(problem)
+    with Scope(problem) as scope:
+        start = scope.into(tensor_or_state(start, problem), "start")
+        phases = phases_of(scope.solver(solver), scope.problem, rank)
+        bound = bind(scope.problem, phases[0], rank)
+        with np.errstate(all="ignore"):
+            first = bound.init(start, seed)
+
+    def outside(state: State) -> Any:
+        return scope.outside(state if bound.is_batch else state.single())
+
+    def states() -> Iterator[State]:
+        state = first
+        while True:
+            yield outside(state)
+            with np.errstate(all="ignore"):
+                state = bound.advance(state)
+
+    return states()
+
+
+def solve(
+    problem: Problem,
+    solver: Any = "auto",
+    rank: tuple[int, ...] | None = None,
+    *,
+    stop: StoppingRule | None = None,
+    start: Any = None,
+    X_true: Any = None,
+    seed: Seed = 0,
+    callbacks: Sequence[Callback] = (),
+    checkpoint: Any = None,
+) -> Result:
+    """Run a solver on a problem until a rule says stop.
+
+    Parameters
+    ----------
+    problem : Problem
+        One, or a batch of problems: then ``success``, ``status`` and ``epochs`` of the result are
+        arrays, and problems that have ended are frozen while the others continue. Problem k is the
+        single run with ``seed=(seed, k)``, to rounding ("auto" takes other solvers for a single
+        problem).
+    solver : Solver, name, or a list of them that take over from each other
+        "auto" starts from the truncated adjoint of y; takes least-squares steps on blocks
+        (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
+        then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 100 starts where
+        it meets local minima. The history's ``phase`` says which did what. An operator without
+        a tangent design of its own (functions, sparse and SciPy operators) gets
+        :class:`lowtucker.RCG`, then RGN; sampled entries with more than 5000 degrees of freedom
+        :class:`lowtucker.ALS`, then RGN; a batch of problems StoTIHT with automatic steps, then
+        TIHT.
+    rank : tuple of int
+    stop : StoppingRule, optional
+        ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; checked every epoch.
+    start : TuckerTensor, array, State or Result, optional
+        A state is continued as if the run had never stopped. A result of fewer measurements is the
+        start of a run with more.
+    X_true : TuckerTensor or array, optional
+        The truth, for the error column of the history. Nothing else uses it.
+    seed : int
+    callbacks : sequence of callables
+        Each gets one Progress after every epoch, outside the clock, and may return True to stop.
+    checkpoint : path-like, optional
+        File to write to, and to resume from where it exists: as in :func:`lowtucker.recover`.
+
+    Notes
+    -----
+    The residual is measured at every epoch's end: one more pass over the rows, not counted in
+    ``passes`` and ``seconds``, unless the solver has it at hand (TIHT, RGN, RCG).
+
+    Where rows cannot be read in the middle of a run (:func:`lowtucker.stored`), the ``OSError`` has
+    a ``result``: the partial result.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+    >>> problem = lt.Problem(A, A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)))
+    >>> rule = lt.ResidualBelow(1e-3) | lt.MaxEpochs(100)
+    >>> lt.solve(problem, lt.TIHT(), (1, 2, 2), stop=rule).status.name
+    'CONVERGED'
+    """
+    _check_problem(problem)
+    if stop is None:
+        stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
+    if not isinstance(stop, StoppingRule):
+        raise TypeError(
+            f"stop must be a stopping rule, got {stop!r}. Rules combine with | and &: "
+            "lowtucker.ResidualBelow(1e-6) | lowtucker.MaxEpochs(100)."
+        )
+    if len(problem.batch_shape) > 1:
+        raise ValueError(
+            f"A batch of problems has one leading axis, got {problem.batch_shape}. Flatten it."
+        )
+    settings = {"solver": solver, "rank": rank, "seed": seed, "stop": conditions(stop)}
+    X_true = checked_truth(X_true, problem)
+    with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
+        phases = phases_of(scope.solver(solver), scope.problem, rank)
+        check_memory(scope.problem, phases, rank)
+        result = execute(
+            scope.problem,
+            phases,
+            rank,
+            stop=stop,
+            start=scope.into(tensor_or_state(start, problem), "start"),
+            X_true=scope.into(X_true, "X_true"),
+            seed=seed,
+            callbacks=scope.callbacks(callbacks),
+            keeper=scope.keeper,
+        )
+    return explained(scope.export(result))
+
+
+def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
+    """Rank that was given, or the search that was asked for."""
+    if isinstance(rank, str):
+        if rank.lower() != "auto":
+            raise ValueError(f'rank must be a tuple of integers or "auto", got {rank!r}.')
+        rank = RankSearch()
+    return (None, rank) if isinstance(rank, RankSearch) else (rank, None)
+
+
+def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
+    """Check that what takes one problem gets one."""
+    if problem.batch_shape and (search is not None or loss != "squared"):
+        what = 'rank="auto"' if search is not None else f"loss={loss!r}"
+        raise ValueError(f"{what} takes one problem, got a batch of {problem.batch_shape}.")
+    if len(problem.batch_shape) > 1:
+        raise ValueError(
+            f"A batch of problems has one leading axis, got {problem.batch_shape}. Flatten it."
+        )
+
+
+def warn_of_unsampled(problem: Problem) -> None:
+    """Warn before the work of what cannot be determined at any rank."""
+    counting = (
+        None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0
+    )
+    for found in problem.A.diagnose((1,) * len(problem.shape), counting):
+        if found.kind != "duplicates":
+            advice = "Add measurements, or leave these slices out."
+            warn_caller(f"{found} {advice}", UnderdeterminedWarning)
+
+
+def _check_problem(problem: Any) -> None:
+    if not isinstance(problem, Problem):
+        raise TypeError(
+            f"problem must be a Problem, got {type(problem).__name__}. Try lowtucker.Problem(A, y)."
+        )
+
+
+def checked_truth(X_true: Any, problem: Problem) -> TuckerTensor | Array | None:
+    """Refuse a truth that does not fit the problem."""
+    if X_true is None:
+        return None
+    if not isinstance(X_true, TuckerTensor):
+        X_true = as_float(X_true, "X_true")
+        if not all_finite(X_true):
+            raise ValueError("X_true has NaN or infinite entries.")
+    core = X_true.core if isinstance(X_true, TuckerTensor) else X_true
+    same_kind(core, problem.A.prototype, "X_true", "the operator")
+    shape = tuple(X_true.shape)
+    if isinstance(X_true, TuckerTensor):
+        shape = (*X_true.batch_shape, *shape)
+    if shape != (*problem.batch_shape, *problem.shape):
+        raise ValueError(
+            f"X_true must have shape {(*problem.batch_shape, *problem.shape)}, got {shape}."
+        )
+    if not bool(namespace(core).any(core != 0)):
+        raise ValueError("X_true is zero: the error relative to it has no meaning.")
+    return X_true
+
+
+def _check_fields(problem: Problem) -> None:
+    """Refuse complex measurements that no tensor of the operator's can give."""
+    if not is_complex(problem.y):
+        return
+    zero = like(np.zeros(problem.shape), problem.A.prototype, problem.A.dtype)
+    if not is_complex(problem.A.forward(zero)):
+        raise ValueError(
+            "y is complex, but A gives real measurements of real tensors. For complex tensors try "
+            "lowtucker.DenseOperator(matrix, shape, dtype=complex); otherwise give y.real."
+        )

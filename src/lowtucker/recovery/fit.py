@@ -1,0 +1,245 @@
+"""One fit: the settings of a call, and how its runs follow each other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal, get_args
+
+import numpy as np
+
+from lowtucker._array import Array, as_number, to_numpy
+from lowtucker._array.random import Seed
+from lowtucker.problem import Problem
+from lowtucker.recovery import robust
+from lowtucker.run.history import History
+from lowtucker.run.loop import Keeper, execute
+from lowtucker.run.progress import Callback
+from lowtucker.run.result import Result
+from lowtucker.run.scope import RESUMABLE, Scope
+from lowtucker.run.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.solvers import RGN
+from lowtucker.solvers.auto import automatic, check_memory, phases_of
+from lowtucker.status import Status
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+
+__all__ = ["OVER", "Fit", "Loss", "joined", "noise_floor"]
+
+Loss = Literal["squared", "huber"]
+
+# Endings that leave this call nothing to continue with
+OVER = {*RESUMABLE, Status.DIVERGED}
+
+
+@dataclass(frozen=True)
+class Fit:
+    """A way to fit a problem, by least squares or by Huber's loss.
+
+    Parameters
+    ----------
+    solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
+        As in :func:`lowtucker.recover`.
+    keeper : Keeper
+        What keeps the fits of this call.
+    """
+
+    solver: Any
+    tol: float
+    max_epochs: int
+    max_seconds: float | None
+    noise_std: float | None
+    X_true: Any
+    seed: Seed
+    callbacks: Sequence[Callback]
+    loss: Loss
+    keeper: Keeper
+
+    @classmethod
+    def within(
+        cls,
+        scope: Scope,
+        solver: Any,
+        tol: float,
+        max_epochs: int,
+        max_seconds: float | None,
+        noise_std: float | None,
+        X_true: Any,
+        seed: Seed,
+        callbacks: Sequence[Callback],
+        loss: Loss,
+    ) -> Fit:
+        """Make a fit with a call's settings for the problem inside of a scope."""
+        if noise_std is not None:
+            as_number(noise_std, "noise_std", 0.0)
+        return cls(
+            scope.solver(solver),
+            tol,
+            max_epochs,
+            max_seconds,
+            scope.noise_std(noise_std),
+            scope.into(X_true, "X_true"),
+            seed,
+            scope.callbacks(callbacks),
+            loss,
+            scope.keeper,
+        )
+
+    def __call__(
+        self,
+        problem: Problem,
+        rank: Any,
+        *,
+        start: Any = None,
+        solver: Any = None,
+        before: Result | None = None,
+        label: str = "",
+    ) -> Result:
+        """Fit. Time and history continue those of ``before``; epochs are counted anew."""
+        solver = self.solver if solver is None else solver
+        if self.loss == "squared":
+            return self._squares(problem, rank, start, solver, before, label, 0)
+        return self._huber(problem, rank, start, solver, before, label)
+
+    def _huber(
+        self,
+        problem: Problem,
+        rank: Any,
+        start: Any,
+        solver: Any,
+        before: Result | None,
+        label: str,
+    ) -> Result:
+        """Fits with weights that are renewed until they settle; see :mod:`robust`."""
+        first = 0 if before is None else before.epochs
+        if start is None:
+            clipped = robust.clipped(problem)
+            quick = automatic(clipped, rank, quick=True) if solver == "auto" else solver
+            result = self._squares(clipped, rank, None, quick, before, label, 0)
+            if result.status in OVER or result.epochs - first >= self.max_epochs:
+                return result
+            start, before = result.X, result
+        again = RGN() if solver == "auto" else solver
+        for k in range(1, robust.ROUNDS + 1):
+            X = getattr(start, "X", start)  # a state knows the residuals of other weights
+            weights = robust.weights_at(problem, X, self.tol)
+            fresh = Problem(problem.A, problem.y, weights)
+            done = 0 if before is None else before.epochs - first
+            name = f"{label} huber {k}".strip()
+            result = self._squares(fresh, rank, X, again, before, name, done)
+            result = replace(result, weights=weights)
+            over = result.status in OVER or result.epochs - first >= self.max_epochs
+            if over or robust.settled(result, X, self.tol):
+                break
+            start, before = result.X, result
+        return result
+
+    def _squares(
+        self,
+        problem: Problem,
+        rank: Any,
+        start: Any,
+        solver: Any,
+        before: Result | None,
+        label: str,
+        epochs: int,
+    ) -> Result:
+        """One run by least squares."""
+        phases = phases_of(solver, problem, rank)
+        check_memory(problem, phases, rank)
+        result = execute(
+            problem,
+            phases,
+            rank,
+            stop=self._stop(problem, rank, 0.0 if before is None else before.seconds, epochs),
+            start=tensor_or_state(start, problem),
+            X_true=self.X_true,
+            seed=self.seed,
+            callbacks=self.callbacks,
+            keeper=self.keeper,
+        )
+        return joined(before, result, label)
+
+    def losses(self, problem: Problem, residual: Array) -> np.ndarray[Any, Any]:
+        """Squares of the residuals that count, in units of ||y||; clipped at 3 sigma by Huber."""
+        unit = float(problem.y_norm) or 1.0
+        sizes: np.ndarray[Any, Any] = np.abs(to_numpy(residual)) / unit
+        if self.loss == "huber":
+            sizes = np.minimum(sizes, robust.CLIP * robust.spread(problem, residual) / unit)
+        squares = sizes**2
+        if problem.weights is None:
+            return squares
+        weights = to_numpy(problem.weights)
+        counting: np.ndarray[Any, Any] = (weights * squares)[weights > 0]
+        return counting
+
+    def _stop(self, problem: Problem, rank: Any, seconds: float, epochs: int) -> StoppingRule:
+        """Rule for the remaining time and epochs."""
+        rule: StoppingRule = ResidualBelow(self.tol)
+        if self.noise_std is not None:
+            floor = noise_floor(problem, self.noise_std, rank)
+            rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
+        rule = rule | Stalled() | MaxEpochs(self.max_epochs - epochs if epochs else self.max_epochs)
+        if self.max_seconds is None:
+            return rule
+        left = self.max_seconds + self.keeper.seconds - seconds
+        return rule | MaxSeconds(max(1e-9, left) if seconds else left)
+
+
+def check_loss(loss: Any) -> None:
+    """Refuse an unknown loss."""
+    is_word = loss is None or isinstance(loss, str)
+    if not is_word or loss not in get_args(Loss):
+        raise (ValueError if is_word else TypeError)(
+            f"loss must be one of {', '.join(get_args(Loss))}, got {loss!r:.80}."
+        )
+
+
+def tensor_or_state(start: Any, problem: Problem) -> Any:
+    """Result -> its state, or its tensor if it is of other measurements; all else as it is."""
+    if not isinstance(start, Result):
+        return start
+    others = start.m != int(np.min(problem.equations))
+    return start.X if others or start.state is None else start.state
+
+
+def joined(before: Result | None, after: Result, label: str) -> Result:
+    """Result of a fit, its history after that of what was done before it."""
+    rows = dict(after.history)
+    if label:
+        rows["phase"] = np.array([f"{label} {phase}" for phase in rows["phase"]])
+    if before is None:
+        return after if not label else replace(after, history=History.of(rows))
+    first = before.history
+    for name in ("epoch", "passes", "seconds"):
+        rows[name] = rows[name] + first.last[name]
+    history = History.of({name: [*first[name], *rows[name]] for name in first})
+    return replace(
+        after,
+        history=history,
+        epochs=before.epochs + after.epochs,
+        passes=float(history.last["passes"]),
+        seconds=before.seconds + after.seconds,
+    )
+
+
+def noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
+    r"""Relative residual that noise of that size leaves, one number for every problem of a batch.
+
+    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or
+    take a share of :math:`\sqrt{2/(M - dof)}`; two of these are allowed for.
+    """
+    std = as_number(noise_std, "noise_std", 0.0)
+    total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
+    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
+    equations = np.asarray(problem.equations)
+    spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
+    share = spare / equations * (1 + 2 * np.sqrt(2 / spare))
+    size = to_numpy(problem.y_norm)
+    size = np.where(size > 0, size, np.inf)
+    if np.any(std * np.sqrt(total) >= size):
+        raise ValueError(
+            f"noise_std = {std:g} is as large as y itself, whose root mean square is "
+            f"{float(np.min(size / np.sqrt(total))):.3g}: y is indistinguishable from zero signal. "
+            "Is it in the units of y?"
+        )
+    return np.asarray(std * np.sqrt(total * share) / size)

@@ -1,0 +1,93 @@
+"""Hold-out and choice: measurements that a fit does not see decide between candidates."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._array import like, real_dtype, to_numpy
+from lowtucker._array.random import Seed, Stream, as_seed, generator
+from lowtucker.limits import BETTER, NEAR_ERRORS, NEAR_FALL
+from lowtucker.problem import Problem
+from lowtucker.recovery.fit import Fit
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Candidate", "Holdout", "select"]
+
+
+class Holdout(NamedTuple):
+    """A problem in two parts, by weights: no operator is copied.
+
+    Attributes
+    ----------
+    train : Problem
+        The measurements to fit.
+    held : Problem
+        The held-out ones.
+    """
+
+    train: Problem
+    held: Problem
+
+    @classmethod
+    def by_mask(cls, problem: Problem, held: np.ndarray[Any, Any]) -> Holdout:
+        """Hold out the measurements where a mask, shape (m,), is true."""
+        given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
+
+        def part(weights: Any) -> Problem:
+            return Problem(problem.A, problem.y, like(weights, problem.y, real_dtype(problem.y)))
+
+        return cls(part(np.where(held, 0, given)), part(np.where(held, given, 0)))
+
+    @classmethod
+    def draw(cls, problem: Problem, share: float, seed: Seed) -> Holdout | None:
+        """Hold out a random share of the measurements that count; None where there are too few."""
+        given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
+        counting = np.flatnonzero(given)
+        if counting.size < 2:
+            return None
+        drawn = generator(as_seed(seed), Stream.HELD_OUT).permutation(counting)
+        held = np.zeros(problem.m, dtype=bool)
+        held[drawn[: max(1, round(share * counting.size))]] = True
+        return cls.by_mask(problem, held)
+
+    def score(self, X: TuckerTensor, fit: Fit) -> Candidate:
+        """Score a tensor by its residual on the held-out measurements."""
+        losses = fit.losses(self.held, self.held.residual(X))
+        whole = float(np.sum(fit.losses(self.held, self.held.y)))
+        return Candidate(X, losses, float((np.sum(losses) / (whole or 1.0)) ** 0.5))
+
+
+class Candidate(NamedTuple):
+    """A tensor with its losses on held-out measurements, and their relative residual.
+
+    ``rivals`` are ranks that predict almost as well.
+    """
+
+    X: TuckerTensor
+    losses: Any
+    score: float
+    rivals: frozenset[tuple[int, ...]] = frozenset()
+
+    def worse_by(self, other: Candidate) -> float:
+        """Mean by which its losses exceed another's, in standard errors."""
+        more = self.losses - other.losses
+        mean, error = float(np.mean(more)), float(np.std(more)) / len(more) ** 0.5
+        return mean / error if error else math.copysign(math.inf, mean) if mean else 0.0
+
+    def beats(self, other: Candidate, fall: float = BETTER, errors: float = 1.0) -> bool:
+        """Whether it is clearly better than one of smaller rank."""
+        return self.score < (1 - fall) * other.score and other.worse_by(self) > errors
+
+    def is_near(self, other: Candidate, fall: float = BETTER, errors: float = 1.0) -> bool:
+        """Whether thresholds moved a little would change the answer of :meth:`beats`."""
+        return self.beats(other, fall - NEAR_FALL, errors - NEAR_ERRORS) != self.beats(
+            other, fall + NEAR_FALL, errors + NEAR_ERRORS
+        )
+
+
+def select(candidates: list[Candidate]) -> Candidate:
+    """Candidate that predicts the held-out measurements best."""
+    return min(candidates, key=lambda candidate: candidate.score)

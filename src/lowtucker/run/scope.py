@@ -1,0 +1,150 @@
+"""What surrounds the runs of one call: units, interrupts, the checkpoint. Entered once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from lowtucker._array import without_gradients
+from lowtucker.problem import Problem
+from lowtucker.run.checkpoint import Journal, fingerprint
+from lowtucker.run.interrupt import Interrupt, interruptible
+from lowtucker.run.loop import Keeper
+from lowtucker.run.progress import Callback, Progress
+from lowtucker.run.result import Result
+from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of
+from lowtucker.status import Finding, Status
+
+__all__ = ["Scope"]
+
+# Endings from which another call can resume
+RESUMABLE = {Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS}
+
+
+class Scope:
+    """Surroundings of the runs of one call, entered once at the door.
+
+    Inside, the problem is of moderate scale, Ctrl-C is a request, and fits are kept in a
+    checkpoint where there is one. :meth:`export` takes all of it off again: what is below the door
+    knows nothing of it.
+
+    Parameters
+    ----------
+    problem : Problem
+        As the user gave it.
+    checkpoint : path-like, optional
+    settings : dict, optional
+        What makes this call another one than others, beside the problem: a checkpoint of other
+        settings is refused.
+    start, X_true : TuckerTensor, array, State, Result or None
+
+    Attributes
+    ----------
+    keeper : Keeper
+        What keeps the fits.
+    interrupt : Interrupt
+        Whether Ctrl-C was pressed.
+    """
+
+    def __init__(
+        self,
+        problem: Problem,
+        checkpoint: Any = None,
+        settings: dict[str, Any] | None = None,
+        *,
+        start: Any = None,
+        X_true: Any = None,
+    ) -> None:
+        self._given = problem
+        self.keeper = Keeper()
+        self.interrupt = Interrupt()
+        self._stack = ExitStack()
+        if checkpoint is not None:
+            whose = fingerprint(problem, start, X_true, settings or {})
+            self.keeper = Journal(checkpoint, whose, problem.y)
+
+    def __enter__(self) -> Scope:
+        with ExitStack() as stack:
+            self.interrupt = stack.enter_context(interruptible())
+            stack.enter_context(without_gradients())
+            self.units: Units = units_of(self._given)
+            self.problem = scaled(self._given, self.units)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        self._stack.__exit__(kind, error, trace)
+        if isinstance(error, OSError) and self.keeper.partial is not None:  # rows are unreadable
+            error.result = out_of_units(self.keeper.partial, self.units)  # type: ignore[attr-defined]
+            error.add_note("The error's result is the partial result: start=error.result.")
+
+    def into(self, value: Any, name: str) -> Any:
+        """Start or truth, as a call may give them, in the units of X."""
+        return into_units(value, self.units, name)
+
+    def solver(self, solver: Any) -> Any:
+        """Solver, or solvers, whose fixed steps do here what they do outside."""
+        return solver_in_units(solver, self.units)
+
+    def noise_std(self, given: Any) -> Any:
+        """Standard deviation of noise, in the units of y."""
+        return self.units.noise_std(given)
+
+    def callbacks(self, callbacks: Any) -> Sequence[Callback]:
+        """Callbacks that see states as they are outside."""
+        check_callbacks(callbacks)
+        if self.units.plain:
+            return list(callbacks)
+        return [_Translated(callback, self.units) for callback in callbacks]
+
+    def outside(self, value: Any) -> Any:
+        """Tensor, state or result as it is outside."""
+        return out_of_units(value, self.units)
+
+    def export(self, result: Result) -> Result:
+        """Result of the call as it is outside, and kept; with a finding on how to resume it."""
+        result = self.outside(result)
+        if not isinstance(self.keeper, Journal):
+            return result
+        self.keeper.write()
+        if self.keeper.trouble:
+            text = f"The checkpoint could not be written: {self.keeper.trouble}."
+            return result.found(Finding("checkpoint not written", text))
+        if not set(np.atleast_1d(result.status)) & RESUMABLE:
+            return result
+        text = f'The same call with checkpoint="{self.keeper.given}" resumes from here.'
+        return result.found(Finding("resumable", text))
+
+
+def check_callbacks(callbacks: Any) -> None:
+    """Refuse what is not a sequence of callables."""
+    fit = isinstance(callbacks, Sequence) and all(
+        callable(c) and not isinstance(c, type) for c in callbacks
+    )
+    if not fit:
+        raise TypeError(
+            f"callbacks must be a sequence of callables, got {callbacks!r}. "
+            "Try callbacks=[lowtucker.ProgressBar()]."
+        )
+
+
+class _Translated:
+    """Callback in other units; a context manager where the callback is one."""
+
+    def __init__(self, callback: Callback, units: Units) -> None:
+        self.callback, self.units, self.stack = callback, units, ExitStack()
+
+    def __enter__(self) -> _Translated:
+        if isinstance(self.callback, AbstractContextManager):
+            self.stack.enter_context(self.callback)
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.stack.__exit__(*error)
+
+    def __call__(self, progress: Progress) -> bool | None:
+        return self.callback(replace(progress, state=out_of_units(progress.state, self.units)))
