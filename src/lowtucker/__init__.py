@@ -3,88 +3,90 @@
 Given ``y = A(X)`` and a rank, find ``X``.
 """
 
-from typing import Any
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING
 
-from lowtucker import metrics
-from lowtucker._array.errors import (
-    CheckError,
-    CheckpointWarning,
-    FileFormatError,
-    RankWarning,
-    SlowOperatorWarning,
-    UnderdeterminedWarning,
-)
 from lowtucker._version import __version__
-from lowtucker.completion import complete
-from lowtucker.operators import (
-    DaskOperator,
-    DenseOperator,
-    EntriesOperator,
-    FunctionOperator,
-    KroneckerOperator,
-    LinearOperatorAdapter,
-    MeasurementOperator,
-    ModewiseOperator,
-    RankOneOperator,
-    SeededGaussianOperator,
-    SparseOperator,
-    StoredOperator,
-    Traits,
-    as_operator,
-    check_adjoint,
-    check_restriction,
-    compose,
-    entries,
-    from_dask,
-    gaussian,
-    kronecker,
-    operator_norm,
-    rank_one,
-    scale,
-    seeded_gaussian,
-    stack,
-    subsampled_transform,
-    to_pylops,
-    to_scipy,
-)
-from lowtucker.problem import Problem
-from lowtucker.ranks import RankSearch
-from lowtucker.recover import recover
-from lowtucker.result import Result, load
-from lowtucker.run import History, Progress, ProgressBar
-from lowtucker.run.stopping import (
-    ErrorBelow,
-    MaxEpochs,
-    MaxSeconds,
-    ResidualBelow,
-    Stalled,
-    StoppingRule,
-)
-from lowtucker.solve import iterate, solve
-from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
-from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
-from lowtucker.status import Status
-from lowtucker.tensor import (
-    Spectra,
-    TangentSpace,
-    TuckerTensor,
-    attainable_rank,
-    degrees_of_freedom,
-    fold,
-    hooi,
-    hosvd,
-    inner,
-    mode_product,
-    multi_mode_product,
-    multilinear_rank,
-    norm,
-    quasi_optimality,
-    random_tucker,
-    spectra,
-    sthosvd,
-    unfold,
-)
-from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
+
+if TYPE_CHECKING:
+    from lowtucker import io, metrics, theory
+    from lowtucker._array.errors import (
+        CheckError,
+        CheckpointWarning,
+        FileFormatError,
+        RankWarning,
+        SlowOperatorWarning,
+        UnderdeterminedWarning,
+    )
+    from lowtucker.io import stored
+    from lowtucker.operators import (
+        DaskOperator,
+        DenseOperator,
+        EntriesOperator,
+        FunctionOperator,
+        KroneckerOperator,
+        LinearOperatorAdapter,
+        MeasurementOperator,
+        ModewiseOperator,
+        RankOneOperator,
+        SeededGaussianOperator,
+        SparseOperator,
+        StoredOperator,
+        Traits,
+        as_operator,
+        check_adjoint,
+        check_restriction,
+        compose,
+        entries,
+        from_dask,
+        gaussian,
+        kronecker,
+        operator_norm,
+        rank_one,
+        scale,
+        seeded_gaussian,
+        stack,
+        subsampled_transform,
+        to_pylops,
+        to_scipy,
+    )
+    from lowtucker.problem import Problem
+    from lowtucker.recovery import RankSearch, complete, iterate, recover, solve
+    from lowtucker.run import History, Progress, ProgressBar
+    from lowtucker.run.result import Result, load
+    from lowtucker.run.stopping import (
+        ErrorBelow,
+        MaxEpochs,
+        MaxSeconds,
+        ResidualBelow,
+        Stalled,
+        StoppingRule,
+    )
+    from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
+    from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
+    from lowtucker.status import Finding, Status
+    from lowtucker.tensor import (
+        Spectra,
+        TangentSpace,
+        TuckerTensor,
+        attainable_rank,
+        degrees_of_freedom,
+        fold,
+        hooi,
+        hosvd,
+        inner,
+        mode_product,
+        multi_mode_product,
+        multilinear_rank,
+        norm,
+        quasi_optimality,
+        random_tucker,
+        spectra,
+        sthosvd,
+        unfold,
+    )
+    from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
 
 __all__ = [
     "ALS",
@@ -104,6 +106,7 @@ __all__ = [
     "EntriesOperator",
     "ErrorBelow",
     "FileFormatError",
+    "Finding",
     "FunctionOperator",
     "History",
     "KroneckerOperator",
@@ -182,18 +185,78 @@ __all__ = [
     "unfold",
 ]
 
+# Names load when they are first used. A new one is added here, to `__all__` and to the imports
+# above: `tests/test_import.py` compares the three.
+# fmt: off
+_HOME = {
+    name: module
+    for module, names in {
+        "_array.errors": [
+            "CheckError", "CheckpointWarning", "FileFormatError", "RankWarning",
+            "SlowOperatorWarning", "UnderdeterminedWarning",
+        ],
+        "io": ["stored"],
+        "operators": [
+            "DaskOperator", "DenseOperator", "EntriesOperator", "FunctionOperator",
+            "KroneckerOperator", "LinearOperatorAdapter", "MeasurementOperator", "ModewiseOperator",
+            "RankOneOperator", "SeededGaussianOperator", "SparseOperator", "StoredOperator",
+            "Traits", "as_operator", "check_adjoint", "check_restriction", "compose", "entries", "from_dask",
+            "gaussian", "kronecker", "operator_norm", "rank_one", "scale", "seeded_gaussian",
+            "stack", "subsampled_transform", "to_pylops", "to_scipy",
+        ],
+        "problem": ["Problem"],
+        "recovery": ["RankSearch", "complete", "iterate", "recover", "solve"],
+        "run": ["History", "Progress", "ProgressBar"],
+        "run.result": ["Result", "load"],
+        "run.stopping": [
+            "ErrorBelow", "MaxEpochs", "MaxSeconds", "ResidualBelow", "Stalled", "StoppingRule",
+        ],
+        "solvers": ["ALS", "RCG", "RGN", "RSGD", "TIHT", "Solver", "State", "StoTIHT"],
+        "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
+        "status": ["Finding", "Status"],
+        "tensor": [
+            "Spectra", "TangentSpace", "TuckerTensor", "attainable_rank", "degrees_of_freedom",
+            "fold", "hooi", "hosvd", "inner", "mode_product", "multi_mode_product",
+            "multilinear_rank", "norm", "quasi_optimality", "random_tucker", "spectra", "sthosvd",
+            "unfold",
+        ],
+        "thresholding": ["HOOI", "HOSVD", "STHOSVD", "Thresholding"],
+    }.items()
+    for name in names
+}
+# fmt: on
+# Parts that need no import of their own: `lowtucker.io` and so on
+_PARTS = (
+    "estimators",
+    "io",
+    "metrics",
+    "operators",
+    "run",
+    "solvers",
+    "tensor",
+    "theory",
+    "thresholding",
+)
+
 
 def __dir__() -> list[str]:
     """Public names only."""
     return __all__
 
 
-def __getattr__(name: str) -> Any:
-    """Import ``io`` and ``theory`` when they are first asked for: most recoveries need neither."""
-    import importlib
+if not TYPE_CHECKING:  # type checkers see the imports above, and report names that do not exist
 
-    if name in ("io", "theory"):
-        return importlib.import_module(f"lowtucker.{name}")
-    if name == "stored":
-        return importlib.import_module("lowtucker.io").stored
-    raise AttributeError(f"module 'lowtucker' has no attribute {name!r}")
+    def __getattr__(name: str) -> object:
+        """Import what a name needs, and keep it: the next access is a plain one (PEP 562)."""
+        if name in _PARTS:
+            return import_module(f"lowtucker.{name}")
+        if name not in _HOME:
+            raise AttributeError(
+                f"module 'lowtucker' has no attribute {name!r}; dir(lowtucker) lists the public "
+                "names",
+                name=name,
+                obj=sys.modules[__name__],
+            )
+        value = getattr(import_module(f"lowtucker.{_HOME[name]}"), name)
+        return globals().setdefault(name, value)
+

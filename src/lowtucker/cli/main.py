@@ -4,28 +4,42 @@ from __future__ import annotations
 
 import sys
 import warnings
+from importlib import import_module
 
 import click
 
 from lowtucker._version import __version__
-from lowtucker.cli.app import app
-from lowtucker.cli.bench import bench
-from lowtucker.cli.check import check
-from lowtucker.cli.common import INTERRUPTED
-from lowtucker.cli.complete import complete
-from lowtucker.cli.demo import demo
-from lowtucker.cli.plan import plan
-from lowtucker.cli.recover import recover
-from lowtucker.cli.reproduce import reproduce
-from lowtucker.cli.video import video
 
 __all__ = ["main"]
 
 FAILED, BAD_INPUT = 1, 2
+# First sentence of each command, so that a list of them imports none; a test compares the texts
+SUMMARIES = {
+    "app": "Open a page on this machine to try recoveries: synthetic tensors, your data, phase "
+    "diagrams.",
+    "bench": "Measure, side by side, what the parts of the library cost, and what the one call "
+    "reaches.",
+    "check": "Say whether the measurements A can determine tensors of a rank.",
+    "complete": "Complete a tensor of low Tucker rank from some of its entries.",
+    "demo": "Sense a small synthetic clip and recover it with TIHT, StoTIHT and auto.",
+    "plan": "Say how many measurements recovery needs, before they are made.",
+    "recover": "Find the tensor X of low Tucker rank with Y = A(X).",
+    "reproduce": "Run the paper's experiments; write tables, pictures and one report.",
+    "video": "Take Gaussian measurements of a clip, recover it from them, and show what came back.",
+}
 
 
 class _Commands(click.Group):
-    """Shows what a user can put right as one line instead of a traceback."""
+    """Imports a command when it is used; reports an error the user can fix in one line."""
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.commands:
+            return None
+        command: click.Command = getattr(import_module(f"lowtucker.cli.{cmd_name}"), cmd_name)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        click.Group(commands=self.commands).format_commands(ctx, formatter)  # from the summaries
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -34,6 +48,8 @@ class _Commands(click.Group):
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
         except KeyboardInterrupt:
+            from lowtucker.cli.common import INTERRUPTED
+
             sys.exit(INTERRUPTED)
         except (
             ValueError, TypeError, OSError, ImportError, NotImplementedError,
@@ -47,18 +63,18 @@ class _Commands(click.Group):
 
 
 def _advice(error: Exception) -> str:
-    """What to say of a failure that is not about the input alone."""
+    """Message for a failure that the input alone does not explain."""
     from numpy.linalg import LinAlgError
 
     if isinstance(error, MemoryError):
         return (
             f"there is not enough memory ({error}). Keep A in a .npy file, which is read block by "
-            "block where it is large, or take a smaller tensor."
+            "block if it is large, or use a smaller tensor."
         )
     if isinstance(error, ArithmeticError | LinAlgError):
         return (
-            f"the computation failed ({error}). Bring A and y to moderate sizes, such as entries "
-            "about 1, and look for rows that stick out; `lowtucker --traceback` shows where."
+            f"the computation failed ({error}). Bring A and y to moderate sizes, with entries "
+            "about 1, and look for outlying rows; `lowtucker --traceback` shows where."
         )
     return ""
 
@@ -67,7 +83,11 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object) -
     click.echo(f"{category.__name__}: {message}", err=True)
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=_Commands,
+    commands=[click.Command(name, help=text) for name, text in SUMMARIES.items()],
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(__version__, prog_name="lowtucker")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
 def main(traceback: bool) -> None:
@@ -86,20 +106,9 @@ def main(traceback: bool) -> None:
     \b
     Exit codes:
       0    done; `recover`, `complete`: the tensor was recovered
-      1    failed: out of memory, or numbers beyond what can be computed
+      1    failed: out of memory, or a numerical failure
       2    bad input: the message says which and what to try
       3    `recover`, `complete`: ran, but the tensor was not recovered;
-           `check`: the measurements will not do; `bench`: a target was missed
+           `check`: the measurements do not suffice; `bench`: a target was missed
       130  interrupted
     """
-
-
-main.add_command(demo)
-main.add_command(app)
-main.add_command(recover)
-main.add_command(complete)
-main.add_command(plan)
-main.add_command(check)
-main.add_command(reproduce)
-main.add_command(video)
-main.add_command(bench)
