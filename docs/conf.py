@@ -1,4 +1,4 @@
-"""The documentation site: ``make docs``. It needs no server and makes no request."""
+"""Configuration of the documentation site (``make docs``), which needs no server or network."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import sys
 from pathlib import Path
 
-# one thread: products here are small, and workers of an example share the cores
+# one thread: products are small, and the workers of an example share the cores
 for variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 HERE = Path(__file__).parent
-# the authors' clip is third-party data: where it is beside the repository, the example shows it
+# the authors' clip is third-party data: the example uses it if it is next to the repository
 os.environ.setdefault("LOWTUCKER_CANDLE", str(HERE.parents[1] / "shared/data/candle_5_A.mat"))
 sys.path.insert(0, str(HERE / "_ext"))
 
-import lowtucker  # noqa: E402 -- after the number of threads
+import lowtucker  # noqa: E402 -- after setting the number of threads
 
 project = "lowtucker"
 author = "the lowtucker developers"
@@ -35,7 +35,7 @@ extensions = [
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "**/sg_execution_times.rst"]
 templates_path = ["_templates"]
 nitpicky = True
-# types of other packages: there is no network to look them up
+# types of other packages: builds have no network access to resolve them
 nitpick_ignore_regex = [
     (r"py:.*", r"(abc|builtins|collections|enum|typing|numpy|scipy|sklearn|dask)\..*"),
     (r"py:class", r"(object|Enum|ABC|Protocol|UserWarning|ValueError|RuntimeError)"),

@@ -1,13 +1,13 @@
-"""Coded-aperture snapshots: a video from a few pictures, by an operator of one's own.
+"""Coded-aperture snapshots: recover a video from two exposures with a custom operator.
 
-A camera exposes one picture over all the frames of a short video, behind a mask of zeros and ones
-that changes from frame to frame: every pixel sums up the frames that its mask lets through,
+A camera takes one exposure during all the frames of a short video, behind a mask of zeros and ones
+that changes from frame to frame. Every pixel is the sum of the frames that its mask transmits,
 
     y(i, j) = sum_t mask(i, j, t) X(i, j, t).
 
-``Snapshot`` says that in one method, and the transpose in another: every operator of one's own is
-made like this. Two such pictures, with different masks, are one operator by ``lowtucker.stack``:
-2048 numbers for the 8192 of the video, whose Tucker rank is small.
+``Snapshot`` implements this map in one method, and the adjoint in another. Every custom operator
+has this form. ``lowtucker.stack`` combines two exposures with different masks into one operator:
+2048 measurements of the 8192 pixels of the video, whose Tucker rank is small.
 
     python examples/coded_aperture.py
     python examples/coded_aperture.py --plot coded_aperture.png
@@ -28,7 +28,7 @@ SHAPE, RANK, SNAPSHOTS = (32, 32, 8), (6, 6, 4), 2
 
 
 class Snapshot(lt.MeasurementOperator):
-    """One picture, exposed over all the frames through a mask that changes with them."""
+    """One exposure over all frames, through a mask that changes from frame to frame."""
 
     def __init__(self, mask: Any) -> None:
         self.mask = mask
@@ -42,7 +42,7 @@ class Snapshot(lt.MeasurementOperator):
 
 
 def blobs(shape: tuple[int, int, int]) -> Any:
-    """Video of three blobs that drift, each its own way."""
+    """Video of three moving blobs."""
     x, y, t = np.meshgrid(*(np.linspace(0, 1, n) for n in shape), indexing="ij")
     paths = [(0.2, 0.3, 0.3, 0.1, 0.12), (0.7, 0.2, -0.1, 0.4, 0.15), (0.5, 0.8, 0.2, -0.2, 0.1)]
     return sum(
@@ -52,7 +52,7 @@ def blobs(shape: tuple[int, int, int]) -> Any:
 
 
 def save_picture(path: str, X_true: Any, picture: Any, X: Any) -> None:
-    """Draw a snapshot, three frames, and the same three recovered."""
+    """Draw a snapshot, three frames, and the recovered frames."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -73,12 +73,12 @@ def save_picture(path: str, X_true: Any, picture: Any, X: Any) -> None:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Sense, recover, report. Gives the relative error."""
+    """Measure, recover and report. Return the relative error."""
     parser = argparse.ArgumentParser(description="A video from two coded-aperture snapshots.")
-    parser.add_argument("--plot", metavar="FILE", help="save a picture: out.png")
+    parser.add_argument("--plot", metavar="FILE", help="save a figure, such as out.png")
     arguments = parser.parse_args(argv)
 
-    X_true = lt.hosvd(blobs(SHAPE), RANK)  # the blobs to 2 %, and exactly of that rank
+    X_true = lt.hosvd(blobs(SHAPE), RANK)  # within 2 % of the blobs, and exactly of that rank
     rng = np.random.default_rng(0)
     A = lt.stack([Snapshot(rng.integers(0, 2, SHAPE).astype(float)) for _ in range(SNAPSHOTS)])
     lt.check_adjoint(A)

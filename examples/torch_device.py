@@ -1,13 +1,13 @@
-"""Recover on a GPU: torch tensors in, torch tensors out, on the device where they are.
+"""Recover on a GPU: with torch tensors as input, the result is a torch tensor on the same device.
 
-Nothing has to be said about the device: ``lowtucker.recover`` computes where A and y are, in their
-precision. Here A is a matrix of 1500 Gaussian rows. On a machine with a GPU that torch sees, try
+No option is needed: ``lowtucker.recover`` computes on the device and in the precision of A and y.
+Here A is a matrix of 1500 Gaussian rows. On a machine with a GPU supported by torch, try
 
     python examples/torch_device.py
     python examples/torch_device.py --device cuda
     python examples/torch_device.py --device cuda --dtype float32
 
-Without torch it says so, and recovers the same tensor with NumPy.
+Without torch, the script prints a message and recovers the same tensor with NumPy.
 """
 # ruff: noqa: T201 -- a script prints
 
@@ -25,7 +25,7 @@ SHAPE, RANK, M = (20, 20, 10), (3, 3, 2), 1500
 
 
 def moved(x: Any, device: str, dtype: str) -> Any:
-    """Torch tensor on a device; a NumPy array where torch is not installed."""
+    """Return a torch tensor on the device, or a NumPy array if torch is not installed."""
     try:
         import torch
     except ImportError:
@@ -34,7 +34,7 @@ def moved(x: Any, device: str, dtype: str) -> Any:
 
 
 def main(argv: Sequence[str] | None = None) -> float:
-    """Measure, recover, report. Gives the relative error."""
+    """Measure, recover and report. Return the relative error."""
     parser = argparse.ArgumentParser(description="Recover a tensor on the device of torch tensors.")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:1, mps, ...")
     parser.add_argument("--dtype", default="float64", choices=["float64", "float32"])
@@ -47,7 +47,7 @@ def main(argv: Sequence[str] | None = None) -> float:
         for x in (rows, lt.as_operator(rows).forward(X_true), X_true.full())
     )
     if isinstance(A, np.ndarray):
-        print("torch is not installed, so this runs with NumPy. Try: pip install torch")
+        print("torch is not installed; using NumPy. Try: pip install torch")
 
     result = lt.recover(A, y, RANK)
     core = result.X.core

@@ -1,4 +1,4 @@
-"""The examples run, and recover what they say: main([]) gives the relative error."""
+"""The example scripts run and recover their tensors: main([]) returns the relative error."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
-# script -> the largest error that it may end with
+# script -> largest acceptable error
 ERRORS = {"coded_aperture": 1e-4, "torch_device": 1e-5}
 
 
@@ -19,19 +19,19 @@ def load(name):
     return module
 
 
-def test_every_example_is_run():
+def test_every_example_is_tested():
     assert {path.stem for path in EXAMPLES.glob("*.py")} == set(ERRORS)
 
 
 @pytest.mark.parametrize("name", ERRORS)
-def test_an_example_recovers(name, capsys):
+def test_example_recovers_its_tensor(name, capsys):
     error = load(name).main([])
     assert isinstance(error, float)
     assert error < ERRORS[name]
     assert capsys.readouterr().out
 
 
-def test_the_picture_of_coded_aperture_is_made_when_asked_for(tmp_path):
+def test_coded_aperture_saves_a_figure_if_requested(tmp_path):
     pytest.importorskip("matplotlib")
     load("coded_aperture").main(["--plot", str(tmp_path / "out.png")])
     assert (tmp_path / "out.png").stat().st_size > 1000

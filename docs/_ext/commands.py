@@ -1,4 +1,4 @@
-"""The directive ``commands``: the help of every ``lowtucker`` command, as the terminal shows it."""
+"""The directive ``commands``: the help of every ``lowtucker`` command, as shown in a terminal."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from docutils import nodes
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-# Columns of the help, which fit the page
+# Width of the help in columns, to fit the page
 WIDTH = 74
 
 
@@ -15,10 +15,10 @@ class Commands(SphinxDirective):
     """A section for each command."""
 
     def run(self) -> list[nodes.Node]:
-        """Ask the commands themselves, so that the page cannot be out of date."""
+        """Generate the sections from the commands, so that the page is always up to date."""
         from lowtucker.cli import main
 
-        self.env.note_reread()  # the commands may have changed where the page has not
+        self.env.note_reread()  # the commands can change without the page
         program = click.Context(main, info_name="lowtucker", terminal_width=WIDTH)
         made: list[nodes.Node] = []
         for name in main.list_commands(program):

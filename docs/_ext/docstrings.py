@@ -1,6 +1,6 @@
-r"""Docstrings as reST: ``(*batch, m)``, a shape to read, is not the beginning of an emphasis.
+r"""Docstrings as reST: escape the star of shapes such as ``(*batch, m)``, which is not emphasis.
 
-``help(lowtucker.hosvd)`` shows docstrings as they are, so the backslash is put in here.
+``help(lowtucker.hosvd)`` shows raw docstrings, so the backslash is added only for the site.
 """
 
 from __future__ import annotations
@@ -10,19 +10,19 @@ from typing import Any
 
 from sphinx.application import Sphinx
 
-# literals and code are left as they are
+# literals and code are not changed
 STAR = re.compile(r"(``.*?``|:math:`.*?`|^\s*(?:>>>|\.\.\. ).*)|(?<=\()\*(?=\w)")
 
 
 def escape_stars(_app: Any, _what: str, _name: str, _obj: Any, _opt: Any, lines: list[str]) -> None:
-    """Put a backslash before a star that opens a shape."""
+    """Escape a star at the beginning of a shape."""
     lines[:] = [STAR.sub(lambda found: found[1] or r"\*", line) for line in lines]
 
 
 def skip_routing(
     _app: Any, _what: str, name: str, _obj: Any, _skip: bool, _opt: Any
 ) -> bool | None:
-    """Leave out what scikit-learn adds to every estimator, with references to its own site."""
+    """Skip the methods that scikit-learn adds to every estimator, which refer to its own site."""
     return True if re.fullmatch(r"set_\w+_request", name) else None
 
 

@@ -1,6 +1,6 @@
-"""Formulae as MathML, made when the site is built: no script, no font, no request.
+"""Convert formulae to MathML when the site is built: no scripts, fonts or requests are needed.
 
-A formula that cannot be converted is a warning, and so an error of ``make docs``.
+A formula that cannot be converted gives a warning, which ``make docs`` treats as an error.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ from sphinx.util import logging
 from sphinx.util.math import get_node_equation_number
 
 LOGGER = logging.getLogger(__name__)
-# A command that the converter does not know comes out as its own name
+# The converter outputs an unknown command as its own name
 UNKNOWN = re.compile(r"\\[a-zA-Z]+")
 TAG = re.compile(r"<[^>]*>")
-# What the converter lacks, and what says the same
+# Commands that the converter lacks, and their replacements
 MACROS = {
     r"\arg\min": r"\text{arg}\min",
     r"\begin{aligned}": r"\begin{split}",
     r"\end{aligned}": r"\end{split}",
 }
-# Arrows that it takes for variables, which have no space around them
+# Arrows that the converter treats as variables, without space around them
 ARROW = re.compile(r"<mi>(&#x0(?:219|21D|27F).;)</mi>")
-# Bars of norms: an opening one would be stretched, and a closing one that has an index would not
+# Bars of norms: an opening bar would be stretched, and a closing bar with an index would not
 BAR = re.compile(r"<mo(?: stretchy=\"\w+\")?>(&#x0(?:2016|2225|007C);|\|)</mo>")
-# Elements with a fixed number of parts: fewer are an unbalanced brace
+# Elements with a fixed number of parts; fewer indicate an unbalanced brace
 PARTS = {"mfrac": 2, "mroot": 2, "msub": 2, "msup": 2, "munder": 2, "mover": 2,
          "msubsup": 3, "munderover": 3}  # fmt: skip
 
 
 @cache
 def to_mathml(latex: str, display: bool) -> str:
-    """MathML of a formula.
+    """Return the MathML of a formula.
 
     Raises
     ------
     ValueError
-        Where the converter fails, leaves a command as it is, or a part of it out.
+        If the converter fails, leaves a command unconverted, or drops a part of the formula.
     """
     for command, instead in MACROS.items():
         latex = latex.replace(command, instead)
@@ -53,7 +53,7 @@ def to_mathml(latex: str, display: bool) -> str:
         made = ARROW.sub(r"<mo>\1</mo>", made)
         made = BAR.sub(r'<mo stretchy="false" lspace="0" rspace="0">\1</mo>', made)
         elements = list(ElementTree.fromstring(made).iter())
-    except Exception as error:  # the converter raises many kinds, all about the formula
+    except Exception as error:  # the converter raises many types, all caused by the formula
         raise ValueError(f"{type(error).__name__} {error}".strip()) from error
     left = UNKNOWN.findall(TAG.sub(" ", made))
     if left:
@@ -75,13 +75,13 @@ def _converted(node: nodes.Element, display: bool) -> str:
 
 
 def visit_math(self: Any, node: nodes.math) -> None:
-    """Write a formula within a line."""
+    """Write an inline formula."""
     self.body.append(f'<span class="math">{_converted(node, display=False)}</span>')
     raise nodes.SkipNode
 
 
 def visit_math_block(self: Any, node: nodes.math_block) -> None:
-    """Write a formula of its own, with its number where it has one."""
+    """Write a displayed formula, with its number if it has one."""
     self.body.append(self.starttag(node, "div", CLASS="math"))
     self.body.append(_converted(node, display=True))
     if node["number"]:

@@ -2,10 +2,10 @@ r"""
 A first recovery
 ================
 
-A tensor with 9000 entries from 1200 linear measurements, with no step size and nothing to tune.
+Recover a tensor with 9000 entries from 1200 linear measurements, without a step size or any tuning.
 
 The unknown is a tensor :math:`X` of shape 30x30x10 and Tucker rank (4, 4, 2): a core of 4x4x2
-numbers and three thin matrices, 256 degrees of freedom. What we have of it are 1200 numbers
+numbers and three thin matrices, 256 degrees of freedom. The data are 1200 measurements
 
 .. math:: y_j = \langle A_j, X \rangle, \qquad j = 1, \dots, 1200,
 
@@ -26,18 +26,19 @@ print(X_true)
 print(lt.degrees_of_freedom(shape, rank), "degrees of freedom,", A.m, "measurements")
 
 # %%
-# One call. ``X_true`` is given here for the error in the history alone; the solver never sees it.
+# Recovery is one call. ``X_true`` is passed only to record the error in the history; the solver
+# does not use it.
 result = lt.recover(A, y, rank, X_true=X_true)
 
 print(result.status)
 print(
-    f"residual {result.residual:.0e}, error {result.error:.0e}, {result.passes:.1f} readings of A"
+    f"residual {result.residual:.0e}, error {result.error:.0e}, {result.passes:.1f} passes over A"
 )
 assert result.success
 assert result.error < 1e-5
 
 # %%
-# A slice of the tensor, the same slice of what was found, and how the two came together.
+# A slice of the true tensor, the same slice of the recovered tensor, and the convergence.
 found = result.X.full()
 truth = X_true.full()
 limit = np.abs(truth[:, :, 0]).max()
@@ -51,13 +52,13 @@ for axis, image, title in (
     axis.set(title=title, xticks=[], yticks=[])
 axes[2].semilogy(result.history["passes"], result.history["residual"], "o-", label="residual")
 axes[2].semilogy(result.history["passes"], result.history["error"], "s-", label="error")
-axes[2].set(xlabel="readings of A", title="relative, against work")
+axes[2].set(xlabel="passes over A", title="relative residual and error")
 axes[2].grid(alpha=0.3)
 axes[2].legend()
 
 # %%
-# The rank need not be known, and measurements may be noisy. Then ``error_estimate`` says how far
-# off X may be, without the truth.
+# The rank can be estimated, and measurements can be noisy. ``error_estimate`` is then the expected
+# relative error of X, computed without the true tensor.
 rng = np.random.default_rng(2)
 noisy = y + 0.05 * np.linalg.norm(y) / np.sqrt(A.m) * rng.standard_normal(A.m)
 result = lt.recover(A, noisy, rank="auto")
@@ -69,6 +70,6 @@ assert result.rank == rank
 assert 0.5 < error / result.error_estimate < 2
 
 # %%
-# Keep it, load it: ``result.save("x.npz")``, ``lt.load("x.npz")``. Without a file:
-# ``result.X.core`` and ``result.X.factors`` are arrays.
+# Save a result with ``result.save("x.npz")`` and load it with ``lt.load("x.npz")``. The arrays
+# themselves are ``result.X.core`` and ``result.X.factors``.
 print([U.shape for U in result.X.factors], result.X.core.shape)

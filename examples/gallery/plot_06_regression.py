@@ -2,13 +2,13 @@ r"""
 Tensor regression with scikit-learn
 ===================================
 
-Every sample is a small image, and what is to be foretold is one number:
+Every sample is a small image, and the target is one number:
 
 .. math:: y_i = \langle A_i, X \rangle + b + \text{noise} .
 
-The coefficient X is an image too. With 24x24 pixels there are 576 unknowns; with fewer samples than
-that, ordinary regression has no chance. A coefficient with structure has a low rank, and then far
-fewer samples are enough: measurements are samples, and recovery is regression.
+The coefficient X is also an image. With 24x24 pixels there are 576 unknowns, and ordinary
+regression fails with fewer samples than that. If the coefficient has low rank, far fewer samples
+are enough: regression is recovery with samples as measurements.
 """
 
 import matplotlib.pyplot as plt
@@ -20,7 +20,7 @@ import lowtucker as lt
 from lowtucker.estimators import TuckerRegressor
 
 # %%
-# A coefficient in the form of a cross, which is a matrix of rank 2; 500 samples with 10 % of noise.
+# The coefficient is a cross, a matrix of rank 2. There are 500 samples with 10 % noise.
 n = 24
 coefficient = np.zeros((n, n))
 coefficient[4:20, 10:14] = 1
@@ -34,7 +34,7 @@ train, test, y_train, y_test = train_test_split(images, y, test_size=200, random
 print(train.shape, "samples for", coefficient.size, "unknowns")
 
 # %%
-# The estimator takes images as they are. ``rank="auto"`` finds the rank by cross-validation.
+# The estimator accepts images directly. ``rank="auto"`` selects the rank by cross-validation.
 tucker = TuckerRegressor(rank="auto", random_state=0).fit(train, y_train)
 ridge = RidgeCV(alphas=np.logspace(-2, 4, 13)).fit(train.reshape(len(train), -1), y_train)
 
@@ -43,7 +43,7 @@ scores = {
     "Tucker": tucker.score(test, y_test),
 }
 for name, score in scores.items():
-    print(f"{name:7} R^2 on {len(test)} samples that were not seen: {score:.3f}")
+    print(f"{name:7} R^2 on {len(test)} test samples: {score:.3f}")
 print("rank", tucker.rank_, f"intercept {float(tucker.intercept_):.2f}")
 assert scores["Tucker"] > 0.97 > 0.8 > scores["ridge"]
 
@@ -62,8 +62,8 @@ error = float(lt.metrics.relative_error(tucker.coef_tensor_.full(), coefficient)
 assert error < 0.1
 
 # %%
-# It is an estimator like others: in pipelines, in searches, with ``clone``, weights and data
-# frames. A search over the rank by hand:
+# The estimator works with pipelines, searches, ``clone``, sample weights and data frames. For
+# example, a grid search over the rank:
 search = GridSearchCV(
     TuckerRegressor(random_state=0), {"rank": [(1, 1), (2, 2), (3, 3)]}, cv=3
 ).fit(train, y_train)
@@ -71,4 +71,4 @@ print(search.best_params_, f"cross-validated R^2 {search.best_score_:.3f}")
 assert search.best_params_["rank"] == (2, 2)
 
 # %%
-# More in :doc:`/regression`.
+# See :doc:`/regression` for details.

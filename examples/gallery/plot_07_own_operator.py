@@ -1,11 +1,11 @@
 r"""
-An operator of your own: an image that moves, in k-space
-========================================================
+A custom operator: dynamic magnetic resonance imaging
+=====================================================
 
 A magnetic resonance scanner measures lines of the Fourier transform of an image, one after the
-other, and what it looks at moves meanwhile. Suppose that it gets 15 lines of 64 for each of 20
-moments: three in the middle, and twelve others, different each time. Frame by frame that leaves a
-blur; all frames together have a low Tucker rank.
+other, while the object moves. Suppose that it measures 15 of 64 lines for each of 20 frames: three
+in the centre, and twelve others that differ from frame to frame. Reconstructed separately, the
+frames are blurred; together they have a low Tucker rank.
 """
 
 import matplotlib.pyplot as plt
@@ -14,8 +14,8 @@ import numpy as np
 import lowtucker as lt
 
 # %%
-# An operator is ``shape``, ``m`` and two methods: the measurements of a tensor, and the adjoint.
-# Images are real and measurements complex, so the adjoint takes the real part.
+# An operator defines ``shape``, ``m`` and two methods: the measurements of a tensor, and the
+# adjoint. Images are real and measurements are complex, so the adjoint takes the real part.
 
 
 class KSpace(lt.MeasurementOperator):
@@ -37,9 +37,9 @@ class KSpace(lt.MeasurementOperator):
 
 
 # %%
-# Ask whether the two belong together before trusting either: ``check_adjoint`` compares
+# Verify that the two methods are adjoint: ``check_adjoint`` compares
 # :math:`\langle A(X), v \rangle` with :math:`\langle X, A^*(v) \rangle` for random X and v, and
-# raises where they differ.
+# raises an error if they differ.
 n, frames = 64, 20
 rng = np.random.default_rng(0)
 middle = np.arange(-1, 2) % n
@@ -49,7 +49,7 @@ A = KSpace(n, lines)
 print(f"discrepancy {lt.check_adjoint(A):.0e}; {A.m} measurements of {n * n * frames} pixels")
 
 # %%
-# What is scanned: a ring that breathes, and three soft spots that come and go.
+# The object: a ring with oscillating radius, and three smooth spots with oscillating intensity.
 x, z, t = np.meshgrid(
     np.linspace(-1, 1, n), np.linspace(-1, 1, n), np.linspace(0, 2 * np.pi, frames), indexing="ij"
 )
@@ -64,22 +64,22 @@ for a, b, width, phase in (
 y = A.forward(X_true)
 
 # %%
-# The common way fills the lines that are missing with zeros, which is the adjoint. The other one
-# asks for a rank. This one was chosen with the truth at hand, and it matters: with so few lines,
-# rank (9, 9, 5) ended in local minima in all of three tries, with errors of 0.4 and more, and two
-# lines fewer tripled the error.
+# The standard reconstruction fills the missing lines with zeros, which is the adjoint. Low-rank
+# recovery needs a rank. The rank used here was chosen using the true images, and the choice
+# matters: with so few lines, rank (9, 9, 5) ended in local minima in three of three trials, with
+# errors of at least 0.4, and two lines fewer tripled the error.
 rank = (9, 9, 3)
 result = lt.recover(A, y, rank, solver="rcg", max_epochs=60)
 images = {
     "truth": X_true,
-    "filled with zeros": A.adjoint(y),
+    "zero-filled": A.adjoint(y),
     "recovered": result.X.full(),
     "best of that rank": lt.hooi(X_true, rank).full(),
 }
 errors = {name: float(lt.metrics.relative_error(X, X_true)) for name, X in images.items()}
 for name, error in errors.items():
     print(f"{name:18} error {error:.3f}")
-assert errors["recovered"] < 0.05 < 0.3 < errors["filled with zeros"]
+assert errors["recovered"] < 0.05 < 0.3 < errors["zero-filled"]
 
 # %%
 figure, axes = plt.subplots(3, 4, figsize=(9, 6.9), layout="constrained")
@@ -90,7 +90,7 @@ for row, (name, X) in zip(axes, images.items(), strict=False):
         axis.set(xticks=[], yticks=[], title=f"t = {k}" if name == "truth" else "")
 
 # %%
-# Two methods are enough for everything: all solvers, ``rank="auto"``, checkpoints, the verdict. The
-# hooks that make an operator faster are listed in :doc:`/architecture`.
+# Two methods are enough for all features: all solvers, ``rank="auto"``, checkpoints, diagnosis.
+# Optional hooks that make an operator faster are listed in :doc:`/architecture`.
 # :class:`lowtucker.FunctionOperator` takes two functions instead of a class; SciPy and PyLops
-# operators are taken as they are.
+# operators can be used directly.

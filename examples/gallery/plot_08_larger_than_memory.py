@@ -2,12 +2,12 @@ r"""
 Larger than memory: a matrix on disk
 ====================================
 
-A dense matrix of measurements outgrows the memory long before the tensor does.
-:func:`lowtucker.stored` reads its rows from a file, block after block, the next one while one is at
-work. Two blocks of 32 MB are in memory, whatever the size of the file.
+A dense measurement matrix exceeds the memory long before the tensor does. :func:`lowtucker.stored`
+reads its rows from a file in blocks, and reads the next block while the current one is processed.
+Two blocks of 32 MB are in memory, regardless of the file size.
 
-To stay quick this page uses a file of 320 MB; ``lowtucker bench structured`` does the same with 12
-GB.
+To keep the run time short, this example uses a file of 320 MB; ``lowtucker bench structured`` does
+the same with 12 GB.
 """
 
 import tempfile
@@ -23,8 +23,8 @@ shape, rank, m = (40, 40, 25), (3, 3, 3), 2000
 X_true = lt.random_tucker(shape, rank, seed=0)
 
 # %%
-# An instrument would write the file. Here it is written in slices: a plain ``.npy`` of float32, row
-# by row.
+# In practice an instrument writes the file. Here it is written in slices: a plain ``.npy`` file of
+# float32, row by row.
 folder = tempfile.TemporaryDirectory()
 file = Path(folder.name, "A.npy")
 rows = np.lib.format.open_memmap(file, mode="w+", dtype=np.float32, shape=(m, int(np.prod(shape))))
@@ -36,7 +36,7 @@ size = file.stat().st_size
 print(f"{size / 1e6:.0f} MB")
 
 # %%
-# Measure and recover as always; ``tracemalloc`` watches how much memory NumPy takes meanwhile.
+# Measure and recover as usual; ``tracemalloc`` records the memory used by NumPy.
 tracemalloc.start()
 A = lt.stored(file, shape=shape)
 y = A.forward(X_true)
@@ -47,7 +47,7 @@ tracemalloc.stop()
 print(A)
 print(result.status)
 print(
-    f"error {result.error:.0e}, {result.passes:.1f} readings of the file, peak {peak / 1e6:.0f} MB"
+    f"error {result.error:.0e}, {result.passes:.1f} passes over the file, peak {peak / 1e6:.0f} MB"
 )
 assert result.success
 assert result.error < 1e-5
@@ -56,14 +56,14 @@ assert peak < 0.4 * size
 # %%
 figure, axes = plt.subplots(1, 2, figsize=(9, 3), layout="constrained")
 axes[0].barh(["file", "memory"], [size / 1e6, peak / 1e6], color=["0.75", "C1"])
-axes[0].set(xlabel="MB", title="does not grow with the file")
+axes[0].set(xlabel="MB", title="independent of the file size")
 axes[1].semilogy(result.history["passes"], result.history["error"], "o-")
-axes[1].set(xlabel="readings of the file", title="relative error")
+axes[1].set(xlabel="passes over the file", title="relative error")
 axes[1].grid(alpha=0.3)
 folder.cleanup()
 
 # %%
-# HDF5 and Zarr arrays are taken too, and so is a ``numpy.memmap``. Where rows are random anyway,
-# :func:`lowtucker.seeded_gaussian` needs no file: it makes them when they are read. On the command
-# line, ``lowtucker recover A.npy y.npy --shape 40,40,25 --rank 3,3,3`` reads files of more than
-# half the memory in this way by itself.
+# HDF5 arrays, Zarr arrays and ``numpy.memmap`` are also supported. For random rows,
+# :func:`lowtucker.seeded_gaussian` needs no file: it generates them on demand. On the command line,
+# ``lowtucker recover A.npy y.npy --shape 40,40,25 --rank 3,3,3`` reads files larger than half the
+# memory in blocks automatically.

@@ -2,15 +2,15 @@ r"""
 Coming from the MATLAB code
 ===========================
 
-The paper's experiments were published as MATLAB scripts: a matrix A with one row a measurement, ``A
-= A/norm(A,'fro')``, and iterations
+The paper's experiments were published as MATLAB scripts: a matrix A with one row per
+measurement, ``A = A/norm(A,'fro')``, and iterations
 
 .. math:: X \leftarrow H_r\bigl(X + \mu\, A_b^T (y_b - A_b X)\bigr) .
 
-Three things are different here. **Vectors**: ``X(:)`` runs down the columns in MATLAB and along the
-rows in NumPy, so say ``order="F"``. **Steps**: the scripts multiply the *sum* of a block's
-gradients, Algorithm 1 and this library the *mean*: the scripts' :math:`\mu` is ``step = mu * b``,
-with b rows in a block. **Indices** count from 0.
+There are three differences. **Vectorisation**: ``X(:)`` is column-major in MATLAB and row-major in
+NumPy, so pass ``order="F"``. **Step sizes**: the scripts multiply the *sum* of a block's gradients;
+Algorithm 1 and this library multiply the *mean*. The scripts' :math:`\mu` corresponds to
+``step = mu * b``, with b rows in a block. **Indices** start at 0.
 """
 
 import tempfile
@@ -25,7 +25,7 @@ import lowtucker as lt
 # %%
 # Files
 # -----
-# What a MATLAB session might have saved by ``save problem.mat A y X``: the setting of Figure 1.
+# A file as saved by ``save problem.mat A y X`` in MATLAB, in the setting of Figure 1.
 shape, rank, m = (5, 5, 6), (1, 2, 2), 360
 X_true = lt.random_tucker(shape, rank, seed=0, orthonormal=False).full()
 rng = np.random.default_rng(1)
@@ -38,8 +38,8 @@ file = Path(folder.name, "problem.mat")
 scipy.io.savemat(file, {"A": A, "y": y[:, None], "X": X_true})
 
 # %%
-# Read it back, by name. The readers check sizes first and never run a pickle; ``describe`` tells
-# what is in a file without reading it.
+# Read the arrays by name. The readers check sizes first and never load a pickle; ``describe`` lists
+# the contents of a file without reading it.
 for info in lt.io.describe(file):
     print(info)
 matrix, measured = lt.io.load_array(file, "A"), lt.io.load_array(file, "y").reshape(-1)
@@ -49,7 +49,7 @@ print(result.status, f"error {result.error:.0e}")
 assert result.success
 
 # %%
-# With the wrong order the numbers do not fit together, and the result says that it found nothing:
+# With the wrong order the data are inconsistent, and the result reports failure:
 wrong = lt.recover(matrix, measured, rank, shape=shape, max_epochs=30)
 print(wrong.success, wrong.status.name, f"residual {wrong.residual:.2f}")
 assert not wrong.success
@@ -57,8 +57,8 @@ assert not wrong.success
 # %%
 # The same iterations
 # -------------------
-# The loop of the scripts in NumPy, with all rows (TIHT) and their step of 0.46 m, beside
-# :class:`lowtucker.TIHT` with ``step = mu * b``, where b = m.
+# The loop of the scripts in NumPy, with all rows (TIHT) and their step size of 0.46 m, compared
+# with :class:`lowtucker.TIHT` with ``step = mu * b``, where b = m.
 mu = 0.46 * m
 X = np.zeros(shape)
 for _ in range(20):
@@ -73,8 +73,7 @@ print(f"relative difference after 20 iterations: {difference:.0e}")
 assert difference < 1e-10
 
 # %%
-# Figure 1, for one of its trials: blocks of 90 rows drawn at random, against all 360. An epoch
-# reads 360 rows.
+# One trial of Figure 1: random blocks of 90 rows against all 360 rows. An epoch processes 360 rows.
 runs = {"TIHT": lt.TIHT(step=mu * m), "StoTIHT, b = 90": lt.StoTIHT(block_size=90, step=mu * 90)}
 figure, axis = plt.subplots(figsize=(7, 3.6), layout="constrained")
 for name, solver in runs.items():
@@ -87,14 +86,14 @@ axis.legend()
 folder.cleanup()
 
 # %%
-# Words
-# -----
+# Terminology
+# -----------
 # =====================================  ==========================================================
 # MATLAB (Tensor Toolbox, Tensorlab)     lowtucker
 # =====================================  ==========================================================
 # ``ttensor(G, U)``, ``lmlragen``        ``lt.TuckerTensor.from_factors(core, factors)``
 # ``full(T)``                            ``X.full()``
-# ``tenmat(X, k)``                       ``lt.unfold(X, k - 1)``; columns are in NumPy's order
+# ``tenmat(X, k)``                       ``lt.unfold(X, k - 1)``; columns are in row-major order
 # ``ttm(X, U, k)``, ``tmprod``           ``lt.mode_product(X, U, k - 1)``
 # ``hosvd(X, ...)``, ``mlsvd``           ``lt.hosvd(X, rank)``, ``lt.sthosvd(X, rank)``
 # ``tucker_als(X, rank)``, ``lmlra``     ``lt.hooi(X, rank)``

@@ -1,4 +1,4 @@
-"""The site, built once."""
+"""Fixtures: the documentation site, built once per session."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 REPOSITORY = Path(__file__).parents[2]
-WHAT_IS_MADE = shutil.ignore_patterns("_build", "generated", "__pycache__")
+GENERATED = shutil.ignore_patterns("_build", "generated", "__pycache__")
 
 
 @pytest.fixture(scope="session")
 def site(tmp_path_factory, build):
-    """Folder of the built site: that of LOWTUCKER_SITE (after ``make docs``), or a new one."""
+    """Folder of the built site: LOWTUCKER_SITE (after ``make docs``), or a new build."""
     for package in ("sphinx", "myst_parser", "sphinx_gallery", "pydata_sphinx_theme", "numpydoc"):
         pytest.importorskip(package)
     if "LOWTUCKER_SITE" in os.environ:
@@ -29,10 +29,10 @@ def site(tmp_path_factory, build):
 
 
 def copy_of_sources(root):
-    """Sources of the site without what a build leaves among them."""
-    shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=WHAT_IS_MADE)
+    """Copy the sources of the site without generated files."""
+    shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=GENERATED)
     shutil.rmtree(root / "docs" / "gallery", ignore_errors=True)
-    shutil.copytree(REPOSITORY / "examples", root / "examples", ignore=WHAT_IS_MADE)
+    shutil.copytree(REPOSITORY / "examples", root / "examples", ignore=GENERATED)
     for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
         shutil.copy(REPOSITORY / name, root / name)
     return root / "docs"
@@ -40,7 +40,7 @@ def copy_of_sources(root):
 
 @pytest.fixture(scope="session")
 def build():
-    """Run Sphinx as ``make docs`` does: warnings are errors."""
+    """Run Sphinx as in ``make docs``: warnings are errors."""
     pytest.importorskip("sphinx")
 
     def run(source, target, *options):

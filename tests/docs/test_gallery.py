@@ -1,4 +1,4 @@
-"""Every example of the gallery runs, draws, and holds what it says, by asserts of its own."""
+"""Every gallery example runs, draws figures, and checks its claims by its own asserts."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 REPOSITORY = Path(__file__).parents[2]
 SCRIPTS = sorted((REPOSITORY / "examples" / "gallery").glob("*.py"))
 CANDLE = REPOSITORY.parent / "shared" / "data" / "candle_5_A.mat"
-# script -> what it needs beside lowtucker and matplotlib
+# script -> required packages other than lowtucker and matplotlib
 NEEDS = {
     "plot_03_hyperspectral": ["tensorly"],
     "plot_04_holes": ["tensorly"],
@@ -24,7 +24,7 @@ NEEDS = {
 
 
 def run(script, folder, monkeypatch):
-    """Run a script as ``python script.py`` does, in another folder; its globals and figures."""
+    """Run a script as ``python script.py`` does, in another folder; return globals and figures."""
     for package in ("matplotlib", *NEEDS.get(script.stem, [])):
         pytest.importorskip(package)
     import matplotlib as mpl
@@ -40,7 +40,7 @@ def run(script, folder, monkeypatch):
         plt.close("all")
 
 
-def test_there_are_the_examples_that_the_site_promises():
+def test_gallery_has_all_topics_listed_on_the_site():
     topics = {script.stem.split("_", 2)[2] for script in SCRIPTS}
     assert topics == {
         "first_recovery", "candle", "hyperspectral", "holes", "coded_aperture", "regression",
@@ -49,26 +49,26 @@ def test_there_are_the_examples_that_the_site_promises():
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_an_example_checks_itself(script):
+def test_example_contains_asserts(script):
     checks = [node for node in ast.walk(ast.parse(script.read_text())) if type(node) is ast.Assert]
-    assert checks, f"{script.name} claims nothing that could fail"
+    assert checks, f"{script.name} has no assert"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.stem)
-def test_an_example_runs_and_draws(script, tmp_path, monkeypatch, capsys):
+def test_example_runs_and_draws(script, tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("LOWTUCKER_CANDLE", raising=False)
     made, figures = run(script, tmp_path, monkeypatch)
     assert figures > 0
     assert capsys.readouterr().out
-    assert os.listdir(tmp_path) == [], "an example leaves files behind"
+    assert os.listdir(tmp_path) == [], "the example leaves files behind"
     if script.stem == "plot_02_candle":
         assert made["clip"].synthetic
 
 
 @pytest.mark.slow
-def test_the_candle_is_that_of_the_authors_where_it_is_at_hand(tmp_path, monkeypatch, capsys):
+def test_candle_example_uses_the_authors_clip_if_available(tmp_path, monkeypatch, capsys):
     if not CANDLE.exists():
-        pytest.skip(f"the candle clip is third-party data and not at {CANDLE}")
+        pytest.skip(f"the candle clip is third-party data and not available at {CANDLE}")
     monkeypatch.setenv("LOWTUCKER_CANDLE", str(CANDLE))
     script = next(script for script in SCRIPTS if script.stem == "plot_02_candle")
     run(script, tmp_path, monkeypatch)

@@ -1,4 +1,4 @@
-"""The built site: no link is broken, and it works from a folder, without a server or a network."""
+"""The built site: no link is broken, and it opens from a folder without a server or network."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import pytest
 pytestmark = pytest.mark.slow
 
 EXTENSIONS = str(Path(__file__).parents[2] / "docs" / "_ext")
-# a page of each kind
+# one page of each kind
 PAGES = ["index.html", "gallery/index.html", "gallery/plot_03_hyperspectral.html", "theory.html",
          "api/generated/lowtucker.recover.html", "architecture.html", "glossary.html"]  # fmt: skip
 
 
 class Links(HTMLParser):
-    """Where a page points to, and the anchors that it has."""
+    """Collect the link targets and the anchors of a page."""
 
     def __init__(self):
         super().__init__()
@@ -41,7 +41,7 @@ def links_of(page):
 
 
 def broken(site):
-    """Every link within the site that leads nowhere, as "page: target"."""
+    """Return every broken internal link, as "page: target"."""
     site = site.resolve()
     pages = {path: links_of(path) for path in site.rglob("*.html") if "_static" not in path.parts}
     assert len(pages) > 100
@@ -60,12 +60,12 @@ def broken(site):
     return found
 
 
-def test_no_link_within_the_site_is_broken(site):
+def test_no_internal_link_is_broken(site):
     assert broken(site) == []
 
 
-def test_a_broken_link_would_be_found(tmp_path):
-    """The walk above is not blind: a page with a wrong anchor is named."""
+def test_a_broken_link_is_detected(tmp_path):
+    """The check above detects a wrong anchor and names the page."""
     (tmp_path / "a.html").write_text('<a href="b.html#there">x</a><a href="b.html#not">y</a>')
     (tmp_path / "b.html").write_text('<p id="there">')
     for k in range(100):
@@ -73,8 +73,8 @@ def test_a_broken_link_would_be_found(tmp_path):
     assert broken(tmp_path) == ["a.html: b.html#not"]
 
 
-def test_nothing_is_fetched_from_elsewhere(site):
-    """Scripts, styles, fonts and pictures are files of the site; links to read are not fetched."""
+def test_no_external_resource_is_loaded(site):
+    """Scripts, styles, fonts and images are files of the site; ordinary links may be external."""
     fetched = re.compile(
         r"""<(?:script|img|iframe|source)\b[^>]*\ssrc="(?:https?:)?//|"""
         r"""<link\b(?![^>]*rel="(?:canonical|author|license)")[^>]*\shref="(?:https?:)?//"""
@@ -84,8 +84,8 @@ def test_nothing_is_fetched_from_elsewhere(site):
     assert [path.name for path in site.rglob("*.css") if imported.search(path.read_text())] == []
 
 
-def test_addresses_have_the_form_of_one(site):
-    """They cannot be tried: there is no network here."""
+def test_external_urls_are_well_formed(site):
+    """External URLs are not requested, since there is no network access."""
     for path in site.rglob("*.html"):
         for target in links_of(path).targets:
             address = urlparse(target)
@@ -97,7 +97,7 @@ def test_addresses_have_the_form_of_one(site):
 
 @pytest.fixture
 def opened(site, browser):
-    """Open a page of the site by file://; what it asked for and complained about."""
+    """Open a page of the site by file://, and record its requests, errors and warnings."""
     contexts = []
 
     def open_page(name, width=1280, scheme="light"):
@@ -106,12 +106,12 @@ def opened(site, browser):
         )
         contexts.append(context)
         page = context.new_page()
-        page.asked, page.complaints = [], []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.on("pageerror", lambda error: page.complaints.append(str(error)))
+        page.requests, page.problems = [], []
+        page.on("request", lambda request: page.requests.append(request.url))
+        page.on("pageerror", lambda error: page.problems.append(str(error)))
         page.on(
             "console",
-            lambda line: line.type in ("error", "warning") and page.complaints.append(line.text),
+            lambda line: line.type in ("error", "warning") and page.problems.append(line.text),
         )
         page.goto(f"file://{site}/{name}")
         page.wait_for_load_state("load")
@@ -124,18 +124,20 @@ def opened(site, browser):
 
 @pytest.mark.parametrize("name", PAGES)
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (390, "dark")])
-def test_a_page_opens_from_a_folder_without_a_request_or_a_complaint(opened, name, width, scheme):
+def test_page_opens_from_a_folder_without_requests_or_errors(opened, name, width, scheme):
     page = opened(name, width, scheme)
-    assert page.complaints == []
-    assert page.asked
-    assert [url for url in page.asked if not url.startswith(("file:", "data:"))] == []
+    assert page.problems == []
+    assert page.requests
+    assert [url for url in page.requests if not url.startswith(("file:", "data:"))] == []
     assert page.locator("html").get_attribute("data-theme") == scheme
-    assert page.evaluate("document.documentElement.scrollWidth") <= width, "it scrolls sideways"
+    assert page.evaluate("document.documentElement.scrollWidth") <= width, (
+        "the page scrolls horizontally"
+    )
     pictures = "Array.from(document.images).filter(i => i.complete && !i.naturalWidth).length"
     assert page.evaluate(pictures) == 0
 
 
-def test_formulae_are_drawn_without_a_script(opened):
+def test_formulae_are_rendered_without_scripts(opened):
     page = opened("theory.html")
     assert page.locator("math").count() > 100
     assert page.locator("mjx-container, .MathJax").count() == 0
@@ -150,7 +152,7 @@ def test_formulae_are_drawn_without_a_script(opened):
 
 @pytest.mark.parametrize("width", [1280, 390])
 @pytest.mark.parametrize("name", ["theory.html", "paper.html"])
-def test_long_formulae_can_be_scrolled_to_and_are_not_cut(opened, name, width):
+def test_long_formulae_are_scrollable_and_not_cut(opened, name, width):
     page = opened(name, width)
     cut = page.evaluate(
         """Array.from(document.querySelectorAll('div.math')).filter(box => {
@@ -163,17 +165,17 @@ def test_long_formulae_can_be_scrolled_to_and_are_not_cut(opened, name, width):
     assert cut == []
 
 
-def test_the_search_finds_from_a_folder(opened):
+def test_search_works_from_a_folder(opened):
     page = opened("search.html?q=hosvd")
     results = page.locator("#search-results li")
     results.first.wait_for(timeout=20000)
     assert "lowtucker.hosvd.html" in "".join(
         link.get_attribute("href") or "" for link in results.locator("a").all()
     )
-    assert [url for url in page.asked if not url.startswith("file:")] == []
+    assert [url for url in page.requests if not url.startswith("file:")] == []
 
 
-def test_a_formula_that_cannot_be_shown_and_a_link_to_nowhere_fail_the_build(build, tmp_path):
+def test_invalid_formulae_and_broken_links_fail_the_build(build, tmp_path):
     (tmp_path / "conf.py").write_text(
         f"import sys; sys.path.insert(0, {EXTENSIONS!r})\n"
         "extensions = ['myst_parser', 'mathml']\nmyst_enable_extensions = ['dollarmath']\n"
@@ -190,7 +192,7 @@ def test_a_formula_that_cannot_be_shown_and_a_link_to_nowhere_fail_the_build(bui
         assert reason is None or reason in built.stderr
 
 
-def test_numbers_of_equations_are_kept(build, tmp_path):
+def test_equation_numbers_are_kept(build, tmp_path):
     (tmp_path / "conf.py").write_text(
         f"import sys; sys.path.insert(0, {EXTENSIONS!r})\n"
         "extensions = ['mathml']\nhtml_math_renderer = 'mathml'\n"
