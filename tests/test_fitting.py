@@ -345,7 +345,7 @@ def test_the_time_is_that_of_all_rounds(monkeypatch):
     """By a clock that takes a second a step."""
     ticks = iter(range(10**6))
     clock = types.SimpleNamespace(perf_counter=lambda: next(ticks))
-    monkeypatch.setattr("lowtucker.driver.time", clock)
+    monkeypatch.setattr("lowtucker.run.loop.time", clock)
     A, y, _, _, _ = make(seed=1)
     whole = lt.recover(A, y, RANK, loss="huber", solver="rgn")
     first = sum(not phase.startswith("huber") for phase in whole.history.phase)

@@ -12,7 +12,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker._array.random import Stream, generator
-from lowtucker.fitting import Fit
+from lowtucker.recovery.fit import Fit
 from lowtucker.ranks import _Candidate, _larger, _split, larger_rank_fits, search_rank, smaller_rank
 
 SHAPE, RANK = (8, 8, 8), (2, 1, 2)

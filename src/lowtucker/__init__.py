@@ -200,9 +200,9 @@ _HOME = {
             "DaskOperator", "DenseOperator", "EntriesOperator", "FunctionOperator",
             "KroneckerOperator", "LinearOperatorAdapter", "MeasurementOperator", "ModewiseOperator",
             "RankOneOperator", "SeededGaussianOperator", "SparseOperator", "StoredOperator",
-            "Traits", "as_operator", "check_adjoint", "check_restriction", "compose", "entries", "from_dask",
-            "gaussian", "kronecker", "operator_norm", "rank_one", "scale", "seeded_gaussian",
-            "stack", "subsampled_transform", "to_pylops", "to_scipy",
+            "Traits", "as_operator", "check_adjoint", "check_restriction", "compose", "entries",
+            "from_dask", "gaussian", "kronecker", "operator_norm", "rank_one", "scale",
+            "seeded_gaussian", "stack", "subsampled_transform", "to_pylops", "to_scipy",
         ],
         "problem": ["Problem"],
         "recovery": ["RankSearch", "complete", "iterate", "recover", "solve"],
@@ -259,4 +259,3 @@ if not TYPE_CHECKING:  # type checkers see the imports above, and report names t
             )
         value = getattr(import_module(f"lowtucker.{_HOME[name]}"), name)
         return globals().setdefault(name, value)
-

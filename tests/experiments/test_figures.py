@@ -114,7 +114,7 @@ def test_one_block_is_tiht_bit_for_bit():
 def test_figure_2_seconds_are_the_share_of_one_trial(monkeypatch):
     """On a clock that advances by a second per iteration, of the four trials together."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
-    monkeypatch.setattr("lowtucker.driver.time", clock)
+    monkeypatch.setattr("lowtucker.run.loop.time", clock)
     experiment = Convergence(block_sizes=(90, 360), epochs=3)
     results = {cell: experiment.compute(cell, 0, 4, 0) for cell in experiment.cells()}
     table = AgainstSeconds(experiment).table(results)

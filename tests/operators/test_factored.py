@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.solve import automatic
+from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import sees_all
 
 SHAPE, RANK = (15, 15, 15), (2, 2, 2)

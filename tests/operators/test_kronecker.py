@@ -9,7 +9,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.operators.kronecker import KroneckerOperator, ModewiseOperator, kronecker
-from lowtucker.solve import automatic
+from lowtucker.solvers.auto import automatic
 
 # sizes of the result, shape of the tensors, rank
 PLAIN = {

@@ -65,7 +65,7 @@ def test_interrupted_and_made_again_is_as_if_uninterrupted(name, path):
 def test_a_finished_call_is_not_computed_again(name, path, monkeypatch):
     call = CALLS[name]()
     first = call(checkpoint=path)
-    monkeypatch.setattr("lowtucker.driver.Run.epoch", None)
+    monkeypatch.setattr("lowtucker.run.loop.Run.epoch", None)
     assert_same(call(checkpoint=path), first)
 
 

@@ -15,7 +15,7 @@ import scipy.sparse
 import lowtucker as lt
 from lowtucker._array.errors import SlowOperatorWarning, UnderdeterminedWarning
 from lowtucker.operators.units import PoweredOperator
-from lowtucker.scaling import (
+from lowtucker.run.units import (
     Units,
     into_units,
     out_of_units,

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import as_shape, size
-from lowtucker.ranks import RankSearch
+from lowtucker.recovery import RankSearch
 from lowtucker.tensor.rank import check_rank
 
 __all__ = ["Rank", "as_rows", "as_seed_number", "check_samples", "limit_of", "shape_of"]

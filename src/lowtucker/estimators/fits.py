@@ -16,14 +16,15 @@ from lowtucker.estimators.arguments import Rank
 from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.penalty import Penalty
 from lowtucker.estimators.rows import Centred, Data, joined
+from lowtucker.limits import PLENTY
 from lowtucker.operators import DenseOperator, MeasurementOperator, stack
-from lowtucker.ranks import MARGIN
-from lowtucker.recover import recover
-from lowtucker.result import Result
+from lowtucker.recovery import recover
+from lowtucker.recovery.rank import MARGIN
 from lowtucker.run import History
+from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
-from lowtucker.solvers.noise import FULL, PLENTY
-from lowtucker.status import Status
+from lowtucker.solvers.noise import FULL
+from lowtucker.status import Finding, Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
@@ -36,6 +37,7 @@ NumPyArray = np.ndarray[Any, Any]
 STARTS, IHT_STEPS = 5, 20
 # Starts of fits that only judge a rank, where rows are few; one where local minima are rare
 FEW = 2
+LINEAR = "Every tensor has this rank: the fit is linear, and solved as that."
 
 
 @dataclass(frozen=True)
@@ -117,9 +119,9 @@ class Fitting:
              "cost": [left * left / 2], "phase": ["least squares"]}
         )  # fmt: skip
         return Result(
-            X, residual, status.success, status, history, X.rank, 1, 1.0,
+            X, residual, status, history, X.rank, 1, 1.0,
             time.perf_counter() - begin, "least squares", rows.count, w.size,
-            notes=("Every tensor has this rank: the fit is linear, and solved as that.",),
+            findings=(Finding("linear", LINEAR),),
         )  # fmt: skip
 
     def errors(self, folds: Sequence[Data], target: int, rank: Rank) -> NumPyArray:
@@ -154,5 +156,6 @@ class Fitting:
 
 
 def noted(result: Result, note: str) -> Result:
-    """Result with one more note, before the others."""
-    return replace(result, notes=(note, *result.notes)) if note else result
+    """Result with one more finding, before the others."""
+    found = (Finding("rank found", note),) if note else ()
+    return replace(result, findings=(*found, *result.findings))

@@ -19,8 +19,8 @@ from lowtucker.estimators.arguments import (
 )
 from lowtucker.estimators.fits import Fitting, noted
 from lowtucker.estimators.rows import FOLDS, Centred, Data, folded, in_own_order, joined
-from lowtucker.result import Result
 from lowtucker.run import interrupts_raise
+from lowtucker.run.result import Result
 
 __all__ = ["TuckerRegressor"]
 

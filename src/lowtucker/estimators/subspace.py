@@ -11,8 +11,8 @@ from lowtucker._array.linalg import inv, qr, solve, svd
 from lowtucker.estimators.arguments import Rank
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
+from lowtucker.recovery import solve as solve_problem
 from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled
-from lowtucker.solve import solve as solve_problem
 from lowtucker.solvers import RGN
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import degrees_of_freedom

@@ -107,9 +107,9 @@ def recover(
         Each gets a Progress after every epoch, and may return True to stop.
         ``[lowtucker.ProgressBar()]`` draws a progress bar.
     checkpoint : path-like, optional
-        File to keep the run in, written after epochs. Where it exists, the call resumes from it, and
-        gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes where
-        there are more epochs, and always after ``max_seconds``, which are counted anew. A
+        File to keep the run in, written after epochs. Where it exists, the call resumes from it,
+        and gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes
+        where there are more epochs, and always after ``max_seconds``, which are counted anew. A
         checkpoint of another problem or solver is refused.
 
     Returns
@@ -128,10 +128,10 @@ def recover(
     An epoch of "auto" is one pass over the rows; while it works on blocks, one more for the
     residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
     size. Where ``noise_std`` is not given and the run stalls, a last pass tests the residual for
-    structure: if it has none, it is noise, and the status says so. If it has, "auto" fits this and a
-    larger rank to seven eighths of the measurements, and the status is ``RANK_TOO_SMALL`` where the
-    larger one predicts the others better. A fit to ``tol`` whose tangent design is rank-deficient
-    is ``UNDERDETERMINED``. None of this counts in ``result.passes``.
+    structure: if it has none, it is noise, and the status says so. If it has, "auto" fits this and
+    a larger rank to seven eighths of the measurements, and the status is ``RANK_TOO_SMALL`` where
+    the larger one predicts the others better. A fit to ``tol`` whose tangent design is
+    rank-deficient is ``UNDERDETERMINED``. None of this counts in ``result.passes``.
 
     When new measurements arrive, give the old result as ``start`` to a call with all of them.
 
@@ -146,7 +146,7 @@ def recover(
     >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
     True
     """
-    given, search = rank_given_or_searched(rank)
+    _, search = rank_given_or_searched(rank)
     solver = solver.lower() if isinstance(solver, str) else solver
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -52,7 +52,7 @@ class Fit:
     seed: Seed
     callbacks: Sequence[Callback]
     loss: Loss
-    keeper: Keeper
+    keeper: Keeper = field(default_factory=Keeper)
 
     @classmethod
     def within(

@@ -40,7 +40,7 @@ SETTLED, ROUNDS = 0.01, 30
 
 def settled(result: Result, before: Any, tol: float) -> bool:
     """Whether a fit with new weights has hardly changed X."""
-    return _change(result.X, before) <= max(tol, SETTLED * result.residual)
+    return bool(_change(result.X, before) <= max(tol, SETTLED * result.residual))
 
 
 def _change(X: Any, before: Any) -> float:

@@ -128,8 +128,8 @@ class Journal(Keeper):
         except OSError as error:
             if not self.trouble:
                 warn_caller(
-                    f"checkpoint {self.path} could not be written ({error}). The run continues; the "
-                    "file has what was written last.",
+                    f"checkpoint {self.path} could not be written ({error}). The run continues; "
+                    "the file has what was written last.",
                     CheckpointWarning,
                 )
             self.trouble = str(error)

@@ -105,6 +105,7 @@ class Codec:
 
 
 def _subclasses(kind: type) -> Iterator[type]:
+    one: type
     for one in kind.__subclasses__():
         yield one
         yield from _subclasses(one)

@@ -97,7 +97,7 @@ class Ledger:
     waiting : positions of those that wait for the next solver
     statuses, epochs : of every problem
     ended : tensor of every problem that has ended, by position
-    best_X, best_residual, best_error : the best so far of all problems
+    best, best_residual, best_error : the best so far of all problems
     estimated : whether the residual of the last row is that of a few rows only
     first_row : row of the history with which the phase began
     seconds, passes : of this phase's clock, and of earlier phases
@@ -112,7 +112,7 @@ class Ledger:
     phase: int = 0
     waiting: list[int] = field(default_factory=list)
     ended: dict[int, tuple[Any, float, float]] = field(default_factory=dict)
-    best_X: Any = None
+    best: Any = None
     estimated: bool = False
     first_row: int = 0
     seconds: float = 0.0
@@ -212,6 +212,7 @@ class Run:
         self.kept: Ledger | None = None  # the last row, not yet judged: what a later run resumes
         self.keeps = keeps
         self.state: Any = None
+        self.bound: Bound
         self.failed = False  # whether no algorithm could continue
         self.used: list[str] = []  # fallback algorithms since the last row
 
@@ -403,21 +404,21 @@ class Run:
         residual = row["residual"][active]
         error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
         better = (residual < ledger.best_residual[active]) | ledger.estimated
-        if ledger.best_X is None or (active.size == self.count and better.all()):
-            ledger.best_X, better = self.state.X, np.full(active.size, True)
+        if ledger.best is None or (active.size == self.count and better.all()):
+            ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
-            ledger.best_X = ledger.best_X.put(active[better], self.state.X.take(better))
+            ledger.best = ledger.best.put(active[better], self.state.X.take(better))
         ledger.best_residual[active[better]] = residual[better]
         ledger.best_error[active[better]] = error[better]
 
-    def _best(self, k: int) -> Found:
+    def _best_of(self, k: int) -> Found:
         """Best iterate of a problem."""
         ledger = self.ledger
         if ledger.estimated:  # nothing but the start, whose residual is now measured
-            X = ledger.best_X.single()
+            X = ledger.best.single()
             ledger.best_residual[k] = float(self.bound.problem.relative_residual(X))
             ledger.estimated = False
-        X = ledger.best_X.take([k])
+        X = ledger.best.take([k])
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
 
     def _last(self, k: int, position: int) -> Found:
@@ -486,7 +487,7 @@ class Run:
                 ledger.waiting.append(k)
             else:
                 best = status in BEST
-                ledger.ended[k] = self._best(k) if best else self._last(k, int(position))
+                ledger.ended[k] = self._best_of(k) if best else self._last(k, int(position))
         stay = np.flatnonzero(~done)
         ledger.active = ledger.active[stay]
         if stay.size:
@@ -509,7 +510,7 @@ class Run:
     def _give_back_waiting(self, status: Status) -> None:
         """End the problems that wait for a phase which will not come."""
         ledger = self.ledger
-        ledger.ended |= {k: self._best(k) for k in ledger.waiting}
+        ledger.ended |= {k: self._best_of(k) for k in ledger.waiting}
         ledger.statuses[ledger.waiting] = status
         ledger.waiting = []
 
@@ -520,7 +521,7 @@ class Run:
         ledger.phase += 1
         ledger.first_row = ledger.history.rows - 1
         ledger.passes += self.state.passes
-        best = [self._best(k) for k in ledger.active.tolist()]
+        best = [self._best_of(k) for k in ledger.active.tolist()]
         self._bind(warn=False)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
@@ -578,7 +579,7 @@ def _truth(X_true: Any, is_batch: bool) -> Any:
 
 
 def _some(X: Any, which: Any) -> Any:
-    """Truth of some problems; of the only one, without its leading axis, where ``which`` is None."""
+    """Truth of some problems; of the only one, without leading axis, where ``which`` is None."""
     if which is None:
         return X.single() if isinstance(X, Iterate) else X[0, ...]
     if isinstance(X, Iterate):

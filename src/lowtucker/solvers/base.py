@@ -110,7 +110,10 @@ class State:
             return x[0, ...]
 
         return replace(
-            self, X=self.X.single(), diverged=first(self.diverged), memory=mapped(first, self.memory)
+            self,
+            X=self.X.single(),
+            diverged=first(self.diverged),
+            memory=mapped(first, self.memory),
         )
 
     def remember(self, **changes: Any) -> State:
@@ -320,7 +323,7 @@ class Solver(ABC):
         return False
 
 
-def first_state(X: Iterate, memory: Memory, seed: tuple[int, int], passes: float) -> State:
+def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int], passes: float) -> State:
     """State at the start, after some passes."""
     number, first = seed
     trials = tuple(range(first, first + size(X.batch_shape)))

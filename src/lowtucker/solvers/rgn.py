@@ -226,7 +226,7 @@ class RGN(Manifold):
         """Whether the step promises nothing: a least-squares solution that is not zero."""
         promise = dot(xi, state.cache.gradient)
         left = state.memory.trace[-1] * float(problem.y_norm)
-        return promise <= NOTHING * left * left
+        return bool(promise <= NOTHING * left * left)
 
     def _restart(self, bound: Bound, state: State) -> State:
         problem, model, memory = bound.problem, state.cache, state.memory

@@ -67,7 +67,7 @@ class Iterate(ABC):
         """Multiply by a number, or by one for each problem of a batch."""
 
     def validated(self) -> Self:
-        """Return the iterate, its parts checked as those of a file must be; ValueError otherwise."""
+        """Return the iterate, its parts checked as those of a file must be."""
         return self
 
     def take(self, trials: Any) -> Self:

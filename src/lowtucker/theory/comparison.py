@@ -11,7 +11,7 @@ from lowtucker._array import as_number, to_numpy
 from lowtucker._array.random import Seed
 from lowtucker.operators import MeasurementOperator
 from lowtucker.problem import Problem
-from lowtucker.result import Result
+from lowtucker.run.result import Result
 from lowtucker.solvers import as_solver
 from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.sampling import Shuffled
@@ -84,7 +84,7 @@ def contraction_of(
     if rank is None and (solver.thresholding is None or isinstance(solver.thresholding, type)):
         rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
     bound = solver.bind(problem, rank)
-    rank, sampler = tuple(bound._threshold.rank), bound._sampler
+    rank, sampler = tuple(bound.rank), bound.sampler
     if isinstance(sampler, Shuffled):
         raise ValueError(
             "The theorem draws every block anew: Shuffled takes each once an epoch. "
@@ -99,7 +99,7 @@ def contraction_of(
         solver.step / scale_squared,
         sampler.probabilities,
         len(rows),
-        bound._threshold.eta,
+        bound.thresholding.eta,
         version,
         scale_squared * found.norms,
         [scale_squared * one for one in gradients],

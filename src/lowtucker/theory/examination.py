@@ -12,11 +12,11 @@ import numpy as np
 from lowtucker._array import like, size, to_numpy
 from lowtucker._array.errors import CheckError
 from lowtucker._array.random import Seed, as_seed
+from lowtucker.limits import PLENTY
 from lowtucker.operators import DenseOperator, MeasurementOperator, as_operator, check_adjoint
 from lowtucker.operators.streamed import StreamedOperator
 from lowtucker.problem import Problem
-from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, sees_all
-from lowtucker.solvers.noise import PLENTY
+from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -265,7 +265,8 @@ def _rows_found(norms: NumPyArray | None) -> Iterator[Finding]:
 
 
 def _block_size(A: MeasurementOperator, rank: tuple[int, ...]) -> int:
-    return max(default_block_size(_empty(A), rank), math.ceil(A.m / BLOCKS))
+    dof = degrees_of_freedom(A.shape, rank)
+    return max(default_block_size(_empty(A), dof), math.ceil(A.m / BLOCKS))
 
 
 def _balance(found: Trip, norms: NumPyArray | None) -> Iterator[Finding]:
@@ -317,7 +318,7 @@ def _designs(
     pairs, worst, seen = [], 0.0, True
     for X in random_tensors(A, rank, POINTS, as_seed(seed)):
         if degrees_of_freedom(A.shape, rank) > (LARGE if A.traits.has_fast_tangent else FEW):
-            return None, None, sees_all(problem, X, seed)
+            return None, None, has_full_rank(problem, X, seed)
         values = eigenvalues(problem, X)
         pairs.append((values[0], values[-1]))
         if full_rank_margin(values) <= 1:

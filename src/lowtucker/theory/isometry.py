@@ -22,7 +22,7 @@ from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
 from lowtucker.operators.design import TangentDesign
-from lowtucker.scaling import exponent_of
+from lowtucker.run.units import exponent_of
 from lowtucker.solvers.sampling import BlockSampler, RandomRows
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank

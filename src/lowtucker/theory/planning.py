@@ -15,7 +15,7 @@ from lowtucker._array.memory import readable_bytes
 from lowtucker.simulation.base import Columns
 from lowtucker.simulation.runner import pending, run
 from lowtucker.simulation.store import Store
-from lowtucker.solve import automatic
+from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.transition import (
@@ -466,9 +466,12 @@ def _solvers(
     Found with a tiny operator that stands for one of that kind.
     """
     A = drawn(operator, (2,) * len(shape), 1, 0)
-    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m, m=m)
+    samples = A if A.entry_samples() is not None else None
+    problem: Any = SimpleNamespace(
+        A=A, shape=shape, batch_shape=(), equations=m, m=m, as_entries=samples
+    )
     solvers = automatic(problem, rank)
-    numbers = max(solver.numbers(problem, rank) for solver in solvers)
+    numbers = max(solver.memory_estimate(problem, rank) for solver in solvers)
     return tuple(solver.name for solver in solvers), 8 * numbers
 
 

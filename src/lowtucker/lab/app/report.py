@@ -16,7 +16,7 @@ from lowtucker.lab.experiments.report import png, write_bytes
 from lowtucker.lab.experiments.video import SSIM_WINDOW, VideoRecovery
 from lowtucker.lab.video import save_gif
 from lowtucker.metrics import psnr, relative_error, ssim
-from lowtucker.result import Result
+from lowtucker.run.result import Result
 
 __all__ = ["DataReport"]
 

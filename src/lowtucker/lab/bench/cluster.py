@@ -118,8 +118,8 @@ def step_of(A: Any) -> Callable[[], Any]:
     rng = np.random.default_rng(1)
     problem = Problem(A, y + 0.1 * np.std(y) * rng.standard_normal(A.m))
     solver = RGN().bind(problem, RANK)
-    state = solver.init(problem, X + 0.1 * random_tucker(SHAPE, RANK, seed=2), 0)
-    return partial(solver.advance, problem, state)
+    state = solver.init(X + 0.1 * random_tucker(SHAPE, RANK, seed=2), 0)
+    return partial(solver.advance, state)
 
 
 def moved_by(action: Callable[[], Any], repeats: int = 5) -> float:

@@ -77,9 +77,9 @@ def iteration_rows(trials: int = 100, iterations: int = 40) -> list[Row]:
     few = 5
 
     def ours() -> None:
-        state = solver.init(problem, None, 0)
+        state = solver.init(None, 0)
         for _ in range(iterations):
-            state = solver.advance(problem, state)
+            state = solver.advance(state)
 
     def loop(truncate: Any) -> None:
         for k in range(few):

@@ -13,10 +13,9 @@ import numpy as np
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator
 from lowtucker.problem import Problem
-from lowtucker.recover import recover
-from lowtucker.result import Result
+from lowtucker.recovery import recover, solve
+from lowtucker.run.result import Result
 from lowtucker.run.stopping import ErrorBelow, MaxEpochs, Stalled
-from lowtucker.solve import solve
 from lowtucker.solvers import TIHT, StoTIHT
 
 __all__ = [

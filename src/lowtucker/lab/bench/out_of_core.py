@@ -20,7 +20,7 @@ from lowtucker.lab.bench.timing import memory_now
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator
 from lowtucker.operators.streamed import BLOCK_BYTES
-from lowtucker.recover import recover
+from lowtucker.recovery import recover
 from lowtucker.tensor import TangentSpace, TuckerTensor, random_tucker
 
 __all__ = [

@@ -21,7 +21,7 @@ from lowtucker.lab.bench.timing import check_names, holds, listed, peak_memory
 from lowtucker.lab.bench.yardsticks import SEED, TOL
 from lowtucker.metrics import relative_error
 from lowtucker.operators import MeasurementOperator, entries, rank_one, subsampled_transform
-from lowtucker.recover import recover
+from lowtucker.recovery import recover
 from lowtucker.tensor import TuckerTensor, random_tucker
 
 __all__ = [

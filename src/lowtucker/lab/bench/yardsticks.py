@@ -17,8 +17,8 @@ from lowtucker.lab.bench.methods import STOTIHT, Case, Outcome, passes_to
 from lowtucker.lab.bench.timing import check_names, listed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import gaussian
-from lowtucker.recover import recover
-from lowtucker.result import Result
+from lowtucker.recovery import recover
+from lowtucker.run.result import Result
 from lowtucker.tensor import TangentSpace, attainable_rank, degrees_of_freedom, random_tucker
 
 __all__ = ["NAMES", "SEED", "TOL", "TUNING", "Recovery", "Yardstick", "chosen"]

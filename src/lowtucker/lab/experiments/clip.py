@@ -15,9 +15,9 @@ from lowtucker.lab.experiments.success import ALGORITHMS, published_solver
 from lowtucker.metrics import psnr, relative_error
 from lowtucker.operators import gaussian, to_scipy
 from lowtucker.problem import Problem
+from lowtucker.recovery import solve
 from lowtucker.run.stopping import MaxEpochs
 from lowtucker.simulation.base import Columns, Experiment, Figure, Highlights, Results
-from lowtucker.solve import solve
 
 __all__ = ["Clip", "ClipCurves", "ClipRecovery", "RecoveredFrames", "candle", "flame"]
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker.recovery import solve
 from lowtucker.run.stopping import MaxEpochs
 from lowtucker.simulation.base import (
     Columns,
@@ -17,7 +18,6 @@ from lowtucker.simulation.base import (
     Results,
     draw_trials,
 )
-from lowtucker.solve import solve
 from lowtucker.solvers import TIHT, Solver, StoTIHT
 
 __all__ = ["AgainstEpochs", "AgainstSeconds", "Convergence", "Run"]

@@ -11,9 +11,9 @@ import numpy as np
 from lowtucker.lab.experiments.flame import synthetic_clip
 from lowtucker.metrics import psnr
 from lowtucker.operators import gaussian
-from lowtucker.recover import recover
-from lowtucker.result import Result
+from lowtucker.recovery import recover
 from lowtucker.run import Callback
+from lowtucker.run.result import Result
 from lowtucker.solvers import TIHT, Solver, StoTIHT
 from lowtucker.tensor import TuckerTensor, degrees_of_freedom
 

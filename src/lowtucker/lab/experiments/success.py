@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from lowtucker.recovery import solve
 from lowtucker.run.stopping import ErrorBelow, MaxEpochs
 from lowtucker.simulation.base import (
     Columns,
@@ -18,7 +19,6 @@ from lowtucker.simulation.base import (
     draw_trials,
     rank_label,
 )
-from lowtucker.solve import solve
 from lowtucker.solvers import TIHT, Solver, StoTIHT
 from lowtucker.solvers.sampling import RandomRows
 

@@ -25,9 +25,9 @@ from lowtucker.lab.experiments.report import (
 from lowtucker.lab.video import save_gif
 from lowtucker.metrics import psnr, relative_error, ssim
 from lowtucker.operators import gaussian
-from lowtucker.recover import recover
-from lowtucker.result import Result
+from lowtucker.recovery import recover
 from lowtucker.run import Callback
+from lowtucker.run.result import Result
 from lowtucker.simulation.base import Highlights
 from lowtucker.tensor import degrees_of_freedom, hooi
 from lowtucker.tensor.rank import check_rank
