@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-
 import numpy as np
 import pytest
 
 import lowtucker as lt
+from lowtucker.recovery.fit import noise_floor
 from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
 from lowtucker.solvers.noise import structure
 
-recover = importlib.import_module("lowtucker.recover")
 SHAPE, RANK = (8, 7, 6), (2, 2, 2)
 A = lt.gaussian(SHAPE, 300, seed=0)
 X = lt.random_tucker(SHAPE, RANK, seed=1)
@@ -64,7 +62,7 @@ def test_a_residual_close_to_the_tolerance():
 
 
 def test_a_residual_close_to_the_noise_floor():
-    std = recover.noise_floor(lt.Problem(A, NOISY), NOISE, RANK)
+    std = noise_floor(lt.Problem(A, NOISY), NOISE, RANK)
     fitted = lt.recover(A, NOISY, RANK).residual
     spare = A.m - lt.degrees_of_freedom(SHAPE, RANK)
     seen = {}
@@ -122,12 +120,13 @@ def test_a_block_speaks_for_all_rows_only_where_they_are_isotropic():
 
 
 def test_a_rank_that_was_chosen_by_a_small_margin_names_its_rival():
-    from lowtucker.ranks import _close_call
+    from lowtucker.recovery.rank import _close_call
 
     assert _close_call((2, 2), {(2, 2)}) == ()
-    assert _close_call((2, 2), {(3, 2), (2, 2), (2, 1)}) == (
-        "Rank (2, 2) was chosen by a small margin over (2, 1), (3, 2).",
-    )
+    (found,) = _close_call((2, 2), {(3, 2), (2, 2), (2, 1)})
+    assert found.text == "Rank (2, 2) was chosen by a small margin over (2, 1), (3, 2)."
+    assert found.borderline
+    assert found.numbers == {"rank": (2, 2), "rivals": ((2, 1), (3, 2))}
 
 
 def test_the_rank_of_a_signal_at_the_size_of_the_noise_is_borderline():

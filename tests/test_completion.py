@@ -13,13 +13,13 @@ import pytest
 import scipy.sparse.linalg
 
 import lowtucker as lt
-from lowtucker import completion, driver
-from lowtucker.completion import _held
+from lowtucker.recovery import completion, diagnosis
+from lowtucker.recovery.completion import _held
+from lowtucker.run import loop
 from lowtucker.solvers.manifold import sees_all
 
 # functions of these names hide the modules
 entries = importlib.import_module("lowtucker.operators.entries")
-verdicts = importlib.import_module("lowtucker.recover")
 
 SHAPE, RANK = (15, 14, 13), (2, 2, 2)
 DOF = 2 * 13 + 2 * 12 + 2 * 11 + 8
@@ -501,7 +501,7 @@ def clock(monkeypatch):
         ticks.append(None)
         return float(len(ticks))
 
-    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=perf_counter))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=perf_counter))
     return lambda: len(ticks) // 2
 
 
@@ -661,9 +661,9 @@ TWINS, OTHERS = [[4, 3, 2], [4, 3, 5]], [[4, 3, 2], [4, 8, 9], [4, 1, 1]]
 @pytest.mark.parametrize("large", [5000, 10])
 def test_als_is_not_believed_where_the_samples_do_not_determine_x(monkeypatch, large):
     """By the singular values, and by products alone where the design is too large for them."""
-    monkeypatch.setattr(verdicts, "LARGE", large)
+    monkeypatch.setattr(diagnosis, "LARGE", large)
     if large == 10:
-        monkeypatch.setattr(verdicts, "eigenvalues", None)
+        monkeypatch.setattr(diagnosis, "eigenvalues", None)
     expected, index = like_slices()
     for some, seen in ((OTHERS, True), (TWINS, False)):
         known = np.concatenate([index, some])
@@ -693,7 +693,7 @@ def test_full_rank_by_products_is_that_by_singular_values(some, seen):
 
 def test_samples_of_one_entry_are_one_to_its_slice(monkeypatch):
     """With many samples, and too many degrees of freedom to look at the design."""
-    monkeypatch.setattr(verdicts, "LARGE", 10)
+    monkeypatch.setattr(diagnosis, "LARGE", 10)
     known = np.concatenate([INDICES[INDICES[:, 0] != 4], [[4, 3, 2]] * 2])
     result = from_samples(X[tuple(known.T)], indices=known, solver="als", held_out=0)
     assert error(result) > 0.1
@@ -923,7 +923,7 @@ def test_a_fit_that_time_ended_is_kept(monkeypatch):
     expected = lt.random_tucker(shape, rank, seed=0)
     known = np.argwhere(np.random.default_rng(0).random(shape) < 0.2)
     ticks = itertools.count()  # every look at the clock is a second: time is up after some steps
-    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
     values = expected.entries(known)
     result = lt.complete(values, rank, indices=known, shape=shape, max_seconds=1.5)
     assert result.status is lt.Status.MAX_SECONDS
@@ -933,11 +933,13 @@ def test_a_fit_that_time_ended_is_kept(monkeypatch):
 
 @pytest.mark.parametrize(("rank", "kept"), [("auto", True), (RANK, False)], ids=str)
 def test_a_close_call_of_the_search_for_the_rank_is_not_lost(monkeypatch, rank, kept):
-    fitted = completion.fitted
+    recovered = completion.recovered
 
     def close(problem, given, fit, **options):
-        result = fitted(problem, given, fit, **options)
-        return result if options else replace(result, borderline=("a close call",))
+        result = recovered(problem, given, fit, **options)
+        return (
+            result if options else result.found(lt.Finding("rank", "a close call", borderline=True))
+        )
 
-    monkeypatch.setattr(completion, "fitted", close)
+    monkeypatch.setattr(completion, "recovered", close)
     assert (from_samples(VALUES, rank).borderline == ("a close call",)) == kept

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker import fitting
-from lowtucker.fitting import Fit, _clipped, _huber_weights, _spread, joined
+from lowtucker.recovery import fit as fitting
+from lowtucker.recovery import robust
+from lowtucker.recovery.fit import Fit, joined
 
 SHAPE, RANK, M_ROWS = (8, 7, 6), (2, 2, 2), 240
 COLUMNS = ["epoch", "passes", "seconds", "phase", "residual", "cost"]
@@ -47,14 +48,14 @@ def weights_by_the_formula(residual, counts=None):
 def spied(monkeypatch):
     """Record of all fits: (problem, start, result)."""
     fits = []
-    solve = fitting.run_solvers
+    solve = fitting.execute
 
     def recorded(problem, *args, **options):
         result = solve(problem, *args, **options)
         fits.append((problem, options["start"], result))
         return result
 
-    monkeypatch.setattr(fitting, "run_solvers", recorded)
+    monkeypatch.setattr(fitting, "execute", recorded)
     return fits
 
 
@@ -489,18 +490,18 @@ def spread(problem, v):
 
 def test_spread_is_the_median_of_those_that_count():
     for problem in problems():
-        assert _spread(problem, problem.y) == pytest.approx(spread(problem, problem.y))
+        assert robust.spread(problem, problem.y) == pytest.approx(spread(problem, problem.y))
     rng = np.random.default_rng(0)
     A = lt.gaussian((2, 2), 20001, seed=0)
     normal = lt.Problem(A, 3.0 * rng.standard_normal(20001))
-    assert _spread(normal, normal.y) == pytest.approx(3.0, rel=0.03)
+    assert robust.spread(normal, normal.y) == pytest.approx(3.0, rel=0.03)
 
 
 def test_clipped_measurements_keep_their_sign_and_phase():
     clipped = 0
     for problem in problems():
         limit = 3 * spread(problem, problem.y)
-        small = _clipped(problem)
+        small = robust.clipped(problem)
         expected = [v if abs(v) <= limit else v / abs(v) * limit for v in problem.y.tolist()]
         np.testing.assert_allclose(small.y, expected, rtol=1e-12)
         assert small.weights is problem.weights
@@ -516,7 +517,7 @@ def test_huber_weights_are_the_formula():
         residual = problem.y - problem.A.forward(X.full())
         given = np.ones(problem.m) if problem.weights is None else problem.weights
         formula = weights_by_the_formula(residual, given)
-        weights = _huber_weights(problem, X)
+        weights = robust.weights_at(problem, X)
         np.testing.assert_allclose(weights, given * formula, rtol=1e-12)
         kinds += [(formula == 0).sum(), (formula == 1).sum(), ((formula > 0) & (formula < 1)).sum()]
     assert (kinds > 1).all()
@@ -530,7 +531,7 @@ def test_weights_at_so_many_standard_deviations(size, weight):
     A = lt.gaussian((3, 4), 31, seed=0)
     residual = np.where(np.arange(31) % 2, 1.0, -1.0) / 1.4826  # sigma is one
     residual[4] = -size
-    weights = _huber_weights(lt.Problem(A, A.forward(X) + residual), X)
+    weights = robust.weights_at(lt.Problem(A, A.forward(X) + residual), X)
     assert weights[4] == pytest.approx(weight, abs=1e-9)
     assert (np.delete(weights, 4) == 1).all()
 
@@ -540,7 +541,7 @@ def test_weights_of_a_fit_to_rounding_leave_out_what_it_did_not_fit():
     A = lt.gaussian((3, 4), 30, seed=0)
     y = A.forward(X)
     y[4] += 1e-3
-    weights = _huber_weights(lt.Problem(A, y), X)
+    weights = robust.weights_at(lt.Problem(A, y), X)
     np.testing.assert_array_equal(weights, np.arange(30) != 4)
 
 

@@ -13,9 +13,30 @@ import pytest
 import lowtucker as lt
 from lowtucker._array.random import Stream, generator
 from lowtucker.recovery.fit import Fit
-from lowtucker.ranks import _Candidate, _larger, _split, larger_rank_fits, search_rank, smaller_rank
+from lowtucker.recovery.holdout import Candidate, Holdout
+from lowtucker.recovery.rank import (
+    SHARE,
+    _larger,
+    _trimmed,
+    compare_larger_rank,
+    search_rank,
+    smaller_rank,
+)
 
 SHAPE, RANK = (8, 8, 8), (2, 1, 2)
+
+
+def split(problem, how):
+    """Measurements to fit, and the held-out ones."""
+    return Holdout.draw(problem, SHARE, how.seed)
+
+
+def scored(X, held, how):
+    return Holdout(held, held).score(X, how)
+
+
+def trimmed(X, held, how):
+    return _trimmed(scored(X, held, how), Holdout(held, held), how)
 
 
 def tensor(shape, rank, seed, least=0.25):
@@ -194,7 +215,7 @@ def test_what_is_held_out_is_an_eighth_by_weights():
     for weights in (None, given, given * (np.arange(A.m) % 3 > 0)):
         for seed in (0, 5):
             problem = lt.Problem(A, y, weights)
-            train, held = _split(problem, fit(seed=seed))
+            train, held = split(problem, fit(seed=seed))
             w = np.ones(A.m) if weights is None else weights
             mask = held_out(w, seed)
             np.testing.assert_array_equal(held.weights, np.where(mask, w, 0))
@@ -214,7 +235,7 @@ def test_how_many_are_held_out(count, held):
     for seed in range(20):
         weights = np.zeros(A.m)
         weights[np.random.default_rng(seed).permutation(A.m)[:count]] = 0.5
-        train, out = _split(lt.Problem(A, y, weights), fit(seed=seed))
+        train, out = split(lt.Problem(A, y, weights), fit(seed=seed))
         assert np.count_nonzero(out.weights) == held
         assert np.count_nonzero(train.weights) == count - held
         np.testing.assert_array_equal(out.weights + train.weights, weights)
@@ -224,8 +245,8 @@ def test_how_many_are_held_out(count, held):
 
 def test_one_measurement_cannot_be_held_out():
     A, y, _ = make()
-    assert _split(lt.Problem(A, y, np.eye(A.m)[3]), fit()) is None
-    assert _split(lt.Problem(A.restrict([3]), y[[3]]), fit()) is None
+    assert split(lt.Problem(A, y, np.eye(A.m)[3]), fit()) is None
+    assert split(lt.Problem(A.restrict([3]), y[[3]]), fit()) is None
 
 
 @pytest.mark.parametrize("m", [8, 11])
@@ -568,7 +589,7 @@ def test_noise_alone_has_no_rank(shape, m, seed):
 def candidates(seed=0, noise=0.05, weighted=False):
     A, y, X = make(SHAPE, (2, 2, 2), 300, seed=seed, noise=noise)
     weights = np.random.default_rng(1).uniform(0.5, 2, 300) if weighted else None
-    _, held = _split(lt.Problem(A, y, weights), fit())
+    _, held = split(lt.Problem(A, y, weights), fit())
     return X, held, fit()
 
 
@@ -581,7 +602,7 @@ def test_scores_and_standard_errors(weighted):
     assert weighted == (len(set(w[mask])) > 1)
     losses = {}
     for name, Z in (("X", X), ("small", small)):
-        candidate = _Candidate.of(Z, held, how)
+        candidate = scored(Z, held, how)
         unit = np.sum(w * held.y**2)
         losses[name] = (w * (held.y - held.A.forward(Z.full())) ** 2)[mask] / unit
         np.testing.assert_allclose(candidate.losses, losses[name], rtol=1e-9)
@@ -589,7 +610,7 @@ def test_scores_and_standard_errors(weighted):
         assert candidate.score == pytest.approx(np.sqrt(np.sum(losses[name]) / whole))
     more = losses["small"] - losses["X"]
     expected = more.mean() / (np.sqrt(np.mean((more - more.mean()) ** 2)) / np.sqrt(len(more)))
-    big, little = _Candidate.of(X, held, how), _Candidate.of(small, held, how)
+    big, little = scored(X, held, how), scored(small, held, how)
     assert little.worse_by(big) == pytest.approx(expected)
     assert big.worse_by(little) == pytest.approx(-expected)
     assert big.worse_by(big) == 0
@@ -601,24 +622,24 @@ def test_scores_and_standard_errors(weighted):
 
 def test_to_beat_takes_two_hundredths_and_a_standard_error():
     X, _, _ = candidates()
-    old = _Candidate(X, np.array([1.0, 1.0, 1.0, 1.0]), 1.0)
+    old = Candidate(X, np.array([1.0, 1.0, 1.0, 1.0]), 1.0)
     better = np.array([0.0, 0.1, 0.2, 0.1])
-    assert _Candidate(X, better, 0.97).beats(old)
-    assert not _Candidate(X, better, 0.99).beats(old)
+    assert Candidate(X, better, 0.97).beats(old)
+    assert not Candidate(X, better, 0.99).beats(old)
     scattered = np.array([-2.0, 4.0, -2.0, 3.0])  # better by a quarter, give or take 1.4
-    assert not _Candidate(X, scattered, 0.5).beats(old)
-    assert _Candidate(X, better, 0.979).beats(old)
-    assert not _Candidate(X, better, 0.981).beats(old)
+    assert not Candidate(X, scattered, 0.5).beats(old)
+    assert Candidate(X, better, 0.979).beats(old)
+    assert not Candidate(X, better, 0.981).beats(old)
     for mean in (0.1, 0.24, 0.26, 0.4):  # a standard error is a quarter
         losses = 3.0 - mean + np.array([-1.0, 1.0] * 8)
-        assert _Candidate(X, losses, 0.5).beats(old._replace(losses=np.full(16, 3.0))) == (
+        assert Candidate(X, losses, 0.5).beats(old._replace(losses=np.full(16, 3.0))) == (
             mean > 0.25
         )
 
 
 def test_without_a_standard_error_every_difference_counts():
     X, _, _ = candidates()
-    one, two = (_Candidate(X, np.array([x, x, x]), x) for x in (1.0, 2.0))
+    one, two = (Candidate(X, np.array([x, x, x]), x) for x in (1.0, 2.0))
     assert two.worse_by(one) == math.inf
     assert one.worse_by(two) == -math.inf
     assert one.worse_by(one) == 0
@@ -646,11 +667,11 @@ def test_directions_that_are_not_missed_are_dropped():
         X, held, how = candidates(seed)
         whole = padded(X, (3, 4, 3), 0.01)
         assert whole.rank == (3, 4, 3)
-        found = _Candidate.of(whole, held, how).trimmed(held, how)
+        found = trimmed(whole, held, how)
         assert all(2 <= r <= n for r, n in zip(found.X.rank, (3, 4, 3), strict=True))
         dropped += 10 - sum(found.X.rank)
         assert float(lt.metrics.relative_error(found.X, X)) < 0.05
-        again = _Candidate.of(found.X, held, how)
+        again = scored(found.X, held, how)
         assert found.score == pytest.approx(again.score)
         np.testing.assert_allclose(found.losses, again.losses, rtol=1e-6)
     assert dropped > 0.7 * seeds * 4  # one in six is better by more than a standard error by chance
@@ -659,7 +680,7 @@ def test_directions_that_are_not_missed_are_dropped():
 def test_directions_that_are_missed_stay():
     for seed in range(3):
         X, held, how = candidates(seed, noise=0.0)
-        found = _Candidate.of(X, held, how).trimmed(held, how)
+        found = trimmed(X, held, how)
         assert found.X.rank == (2, 2, 2)
         assert float(lt.metrics.relative_error(found.X, X)) < 1e-12
 
@@ -794,8 +815,8 @@ def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing
         (3, 2, 3): other,
         (3, 3, 3): lt.hosvd(entries(one, two, three), (2, 2, 2)),
     })  # fmt: skip
-    _, held = _split(problem, told)
-    assert _Candidate.of(other, held, told).trimmed(held, told).X.rank == (1, 2, 2)
+    _, held = split(problem, told)
+    assert trimmed(other, held, told).X.rank == (1, 2, 2)
     found, settled = search_rank(problem, lt.RankSearch(), told)
     ranks = [rank for _, rank, _, _ in told.calls]
     assert ranks == [(1, 1, 1), (2, 2, 2), (3, 2, 3), (3, 3, 3), (2, 2, 2)]
@@ -893,8 +914,8 @@ def test_a_direction_is_missed_by_more_than_a_standard_error():
         problem, errors, _ = noisy(200, seed, 0.1)
         if min(abs(errors - 1), abs(errors)) < 0.02:
             continue
-        _, held = _split(problem, fit())
-        found = _Candidate.of(diagonal(1.0, 0.1), held, fit()).trimmed(held, fit())
+        _, held = split(problem, fit())
+        found = trimmed(diagonal(1.0, 0.1), held, fit())
         assert found.X.rank == ((2, 2) if errors > 1 else (1, 1))
         kinds.add(math.floor(min(max(errors, -1), 2) * 2))
     assert kinds >= {-1, 0, 1, 2, 3, 4}
@@ -922,8 +943,8 @@ def test_directions_are_missed_together():
         while steps > 1 and errors(steps - 1, steps) <= 1:
             steps -= 1
         matters += rank != steps
-        _, held = _split(lt.Problem(A, y), fit())
-        found = _Candidate.of(diagonal(*values), held, fit()).trimmed(held, fit())
+        _, held = split(lt.Problem(A, y), fit())
+        found = trimmed(diagonal(*values), held, fit())
         assert found.X.rank == (rank, rank)
     assert matters > 2
 
@@ -937,7 +958,7 @@ def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, size
         problem, errors, ratio = noisy(m, k, second)
         given, larger = diagonal(1.0), diagonal(1.0, second)
         told = Told({(1, 1): given, (2, 2): larger})
-        found = larger_rank_fits(problem, result_of(given, lt.Status.STALLED, 0.5), told)
+        found = compare_larger_rank(problem, result_of(given, lt.Status.STALLED, 0.5), told)
         clearly = errors > 2 and ratio < 0.9
         assert found[:2] == ((2, 2) if clearly else None, not clearly)
         near = (errors > 1.5 and ratio < 0.95) != (errors > 2.5 and ratio < 0.85)
@@ -986,30 +1007,30 @@ def test_smaller_rank_of_every_mode():
     assert smaller_rank(result_of(X, lt.Status.CONVERGED, 1e-9)) is None
 
 
-def test_larger_rank_fits():
+def test_compare_larger_rank():
     A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01, seed=1)
     problem = lt.Problem(A, y)
     small = lt.solve(problem, lt.RGN(), (2, 2, 2))
-    assert larger_rank_fits(problem, small, fit())[:2] == ((3, 2, 2), False)
+    assert compare_larger_rank(problem, small, fit())[:2] == ((3, 2, 2), False)
     right = lt.solve(problem, lt.RGN(), (3, 2, 2))
-    assert larger_rank_fits(problem, right, fit())[:2] == (None, True)
+    assert compare_larger_rank(problem, right, fit())[:2] == (None, True)
     # a local minimum: the larger fit is far better, and needs no larger rank
     worse = lt.TuckerTensor(-right.X.core, right.X.factors)
     local = Told({(3, 2, 2): worse, (4, 3, 3): right.X})
-    assert larger_rank_fits(problem, right, local)[:2] == (None, False)
+    assert compare_larger_rank(problem, right, local)[:2] == (None, False)
     told = Told({(2, 2, 2): small.X, (3, 3, 3): right.X})
-    assert larger_rank_fits(problem, small, told)[:2] == ((3, 2, 2), False)
+    assert compare_larger_rank(problem, small, told)[:2] == ((3, 2, 2), False)
     # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
     keep = np.arange(220)
     few = lt.Problem(A.restrict(keep), y[keep])
-    assert larger_rank_fits(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit())[:2] == (None, False)
+    assert compare_larger_rank(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit())[:2] == (None, False)
 
 
 def test_there_is_no_larger_rank_than_the_full_one():
     A, y, _ = _full((3, 3))
     problem = lt.Problem(A, y + np.random.default_rng(0).standard_normal(A.m))
     result = lt.solve(problem, lt.RGN(), (3, 3))
-    assert larger_rank_fits(problem, result, fit())[:2] == (None, False)
+    assert compare_larger_rank(problem, result, fit())[:2] == (None, False)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])

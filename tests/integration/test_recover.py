@@ -12,6 +12,7 @@ import scipy.sparse
 import scipy.sparse.linalg
 
 import lowtucker as lt
+from steps import advanced, begun
 
 SHAPE, RANK, M_ROWS = (6, 7, 5), (2, 2, 2), 160
 
@@ -266,9 +267,9 @@ def test_a_step_makes_nothing_of_the_size_of_A():
     problem = lt.Problem(A, A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0)))
     for solver in (lt.TIHT(step=0.5), lt.TIHT(), lt.StoTIHT(block_size=300)):
         bound = solver.bind(problem, (2, 2, 2))
-        state = bound.init(problem, None, 0)
+        state = begun(bound, None, 0)
         tracemalloc.start()
-        bound.advance(problem, state)
+        advanced(bound, state)
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 0.02 * A.matrix.nbytes

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from steps import advanced, begun
 
 SHAPE, RANK, M_ROWS, B = (4, 3, 5), (2, 2, 2), 23, 6  # b does not divide m: the last block has 5
 P = (0.4, 0.1, 0.2, 0.3)
@@ -44,7 +45,7 @@ def test_ten_iterations_with_non_uniform_p_and_b_that_does_not_divide_m(data):
     problem = lt.Problem(lt.DenseOperator(matrix, SHAPE), y)
     mu, seed = 0.3, 4
     solver = lt.StoTIHT(block_size=B, step=mu, p=P).bind(problem, RANK)
-    state = solver.init(problem, None, seed)
+    state = begun(solver, None, seed)
     sampler = lt.Partition(B, P).bind(problem)
     X = np.zeros(SHAPE)
     seen = set()
@@ -55,7 +56,7 @@ def test_ten_iterations_with_non_uniform_p_and_b_that_does_not_divide_m(data):
         # weight b_i / (m p(i)), the paper's 1 / (M p(i)) where b divides m
         weight = len(rows) / (M_ROWS * P[i])
         X = plain_hosvd(X - mu * weight * plain_gradient(matrix, y, X, rows), RANK)
-        state = solver.advance(problem, state)
+        state = advanced(solver, state)
         np.testing.assert_allclose(state.X.full(), X, rtol=0, atol=1e-10 * np.abs(X).max())
     assert len(seen) == 4  # the seed is one that draws every block, the short one too
 
@@ -65,10 +66,10 @@ def test_ten_iterations_of_tiht(data):
     problem = lt.Problem(lt.DenseOperator(matrix, SHAPE), y)
     X = np.zeros(SHAPE)
     solver = lt.TIHT(step=0.4).bind(problem, RANK)
-    state = solver.init(problem, None, 0)
+    state = begun(solver, None, 0)
     for _ in range(10):
         X = plain_hosvd(X - 0.4 * plain_gradient(matrix, y, X, range(M_ROWS)), RANK)
-        state = solver.advance(problem, state)
+        state = advanced(solver, state)
         np.testing.assert_allclose(state.X.full(), X, rtol=0, atol=1e-10 * np.abs(X).max())
 
 
@@ -86,13 +87,11 @@ def test_normalised_step_is_the_exact_line_search_on_the_projected_gradient(data
     best = values[np.argmin(costs)]
     noise = max((np.sqrt(n) + np.sqrt(60 / n)) ** 2 for n in SHAPE) / M_ROWS
     solver = lt.TIHT().bind(problem, RANK)
-    state = solver.init(problem, start, 0)
+    state = begun(solver, start, 0)
     Z = start.full() - best / max(1, noise / 2) * plain_gradient(
         matrix, y, start.full(), range(M_ROWS)
     )
-    np.testing.assert_allclose(
-        solver.advance(problem, state).X.full(), plain_hosvd(Z, RANK), atol=1e-4
-    )
+    np.testing.assert_allclose(advanced(solver, state).X.full(), plain_hosvd(Z, RANK), atol=1e-4)
 
 
 def test_stotiht_with_one_block_is_tiht_bit_for_bit(data):

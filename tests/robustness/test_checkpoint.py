@@ -13,9 +13,8 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker import checkpoint as module
-from lowtucker import driver
 from lowtucker._array.errors import FileFormatError
+from lowtucker.run import checkpoint as module
 from runs import CALLS, assert_same, undisturbed
 
 
@@ -65,7 +64,7 @@ def test_interrupted_and_made_again_is_as_if_uninterrupted(name, path):
 def test_a_finished_call_is_not_computed_again(name, path, monkeypatch):
     call = CALLS[name]()
     first = call(checkpoint=path)
-    monkeypatch.setattr("lowtucker.run.loop.Run.epoch", None)
+    monkeypatch.setattr("lowtucker.run.loop.Run._epoch", None)
     assert_same(call(checkpoint=path), first)
 
 

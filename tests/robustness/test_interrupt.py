@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker import ranks
+from lowtucker.recovery import rank as ranks
 from lowtucker.run import interruptible, interrupts_raise
 from runs import assert_same
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import pytest
 from click.testing import CliRunner
@@ -11,15 +9,14 @@ from click.testing import CliRunner
 import lowtucker as lt
 from lowtucker._array import memory as _memory
 from lowtucker.cli import main
-
-solve = sys.modules["lowtucker.solve"]  # the module: the package has the function
+from lowtucker.solvers import auto
 
 
 @pytest.fixture
 def little(monkeypatch):
     """Half a megabyte is free, and that is looked at."""
-    monkeypatch.setattr(solve, "available_memory", lambda: 500_000)
-    monkeypatch.setattr(solve, "NOTICEABLE", 0)
+    monkeypatch.setattr(auto, "available_memory", lambda: 500_000)
+    monkeypatch.setattr(auto, "NOTICEABLE", 0)
 
 
 def problem(shape=(30, 30, 30), rank=(3, 3, 3), m=300):
@@ -37,16 +34,16 @@ def test_tensors_of_the_full_size(little):
 
 def test_gram_matrices(little):
     A, y = problem()
-    with pytest.raises(MemoryError, match=r"It makes 270\^2 numbers. Try lowtucker.RGN\(products"):
+    with pytest.raises(MemoryError, match=r"It forms 270\^2 numbers. Try lowtucker.RGN\(products"):
         lt.recover(A, y, (3, 3, 3), solver="rgn")
     result = lt.recover(A, y, (3, 3, 3), solver=lt.RGN(products=True), max_epochs=2)
     assert result.epochs == 2
 
 
-def test_operators_that_make_tensors(little):
+def test_operators_that_form_full_tensors(little):
     A, y = problem()
     made = lt.FunctionOperator(A._forward, A._adjoint, A.shape, A.m)
-    with pytest.raises(MemoryError, match="FunctionOperator makes tensors of the full size"):
+    with pytest.raises(MemoryError, match="FunctionOperator forms tensors of the full size"):
         lt.recover(made, y, (3, 3, 3), solver="rcg")
 
 
@@ -60,7 +57,7 @@ def test_any_solver_of_a_chain_is_asked_before_the_first_one_runs(little):
 
 def test_what_fits_runs(monkeypatch):
     A, y = problem()
-    monkeypatch.setattr(solve, "NOTICEABLE", 0)
+    monkeypatch.setattr(auto, "NOTICEABLE", 0)
     assert lt.recover(A, y, (3, 3, 3), solver="rcg", max_epochs=2).epochs == 2
 
 

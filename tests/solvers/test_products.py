@@ -12,6 +12,7 @@ import lowtucker as lt
 from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
 from lowtucker.solvers.manifold import Model, ProductModel
+from steps import advanced, begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
 DOF = lt.degrees_of_freedom(SHAPE, RANK)
@@ -77,8 +78,8 @@ def fields(name):
 )
 def test_step_is_the_damped_least_squares_solution(name, damping):
     problem = fields(name)
-    state = lt.RGN(products=True).bind(problem, RANK).init(problem, None, 0)
-    model = state.model
+    state = begun(lt.RGN(products=True).bind(problem, RANK), None, 0)
+    model = state.cache
     assert isinstance(model, ProductModel)
     T = model.T
     w = np.ones(M_ROWS) if problem.weights is None else problem.weights
@@ -105,7 +106,7 @@ def test_step_is_the_damped_least_squares_solution(name, damping):
 
 def test_a_loose_step_is_cheaper_and_falls_less(monkeypatch):
     problem, _ = make(noise=0.1)
-    model = ProductModel.at(problem, lt.RGN().bind(problem, RANK).init(problem, None, 0).X)
+    model = ProductModel.at(problem, begun(lt.RGN().bind(problem, RANK), None, 0).X)
     tight, loose = model.step(0.1, 1e-12), model.step(0.1, 0.1)
     assert loose.passes < 0.5 * tight.passes
     assert 0 < loose.promise < tight.promise
@@ -124,7 +125,7 @@ def test_passes_are_what_is_read(starts, noise):
     assert (result.status is lt.Status.STALLED) == bool(noise)
     assert (np.diff(result.history.passes)[:-1] >= 4).all()
     if starts > 1:
-        assert result.state.attempt > 0
+        assert result.state.memory.attempt > 0
 
 
 @pytest.mark.parametrize(("rank", "noise"), [(RANK, 0.01), ((2, 2, 1), 0.0), (RANK, 0.6)])
@@ -135,7 +136,7 @@ def test_a_look_for_noise_is_a_pass_where_it_reads_the_rows(rank, noise):
     assert A.traits.has_fast_tangent
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
-    assert (result.state.attempt == 0) == (noise == 0.01)  # noise needs no other start
+    assert (result.state.memory.attempt == 0) == (noise == 0.01)  # noise needs no other start
     assert result.passes == A.forwards + A.adjoints - 1  # one forward tells the scale of A
 
 
@@ -211,7 +212,7 @@ def test_products_where_normal_equations_are_too_large(monkeypatch):
     slow = lt.Problem(functions(problem.A), problem.y)
 
     def model(given, **settings):
-        return type(lt.RGN(**settings).bind(given, RANK).init(given, None, 0).model)
+        return type(begun(lt.RGN(**settings).bind(given, RANK), None, 0).cache)
 
     assert model(problem) is model(slow) is Model
     assert model(problem, products=True) is model(slow, products=True) is ProductModel
@@ -454,8 +455,8 @@ def test_an_epoch_ends_early_where_the_tolerance_seems_to_be_reached():
 def test_settled_is_judged_by_the_last_block(least_squares):
     problem, _ = make()
     solver = lt.RSGD(least_squares=least_squares).bind(problem, RANK)
-    state = solver.advance(problem, solver.init(problem, None, 0))
-    assert 0.05 < float(state.level) < 2
+    state = advanced(solver, begun(solver, None, 0))
+    assert 0.05 < float(state.memory.level) < 2
     state = replace(state, level=np.asarray(0.3))  # which a least-squares step takes to 2 * 0.3^2
     assert solver.settled(state, 0.301)
     assert solver.settled(state, 0.299) == least_squares
@@ -469,7 +470,7 @@ def test_settled_is_judged_by_the_last_block(least_squares):
 def test_a_guess_is_far_above_the_tolerance_and_below_one(level):
     problem, _ = make()
     solver = lt.RSGD().bind(problem, RANK)
-    start = replace(solver.init(problem, None, 0), level=np.asarray(level))
+    start = replace(begun(solver, None, 0), level=np.asarray(level))
     for tol in (-np.inf, 0.0, 1e-6, 0.4 * level, 0.49 * level, 0.51 * level, level, 2 * level):
         expected = level if 0.01 < level < 1 and tol < level / 2 else None
         assert solver.guess(start, tol) == expected

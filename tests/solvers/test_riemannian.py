@@ -12,6 +12,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.solvers.manifold import bootstrap_start, damped_step
+from steps import advanced, begun
 
 SHAPE, RANK = (6, 5, 6), (2, 2, 2)
 ALL = [lt.RGN(), lt.RSGD(block_size=30), lt.RSGD(least_squares=True), lt.RCG()]
@@ -62,15 +63,15 @@ def test_rgn_step_is_the_damped_least_squares_solution(dtype):
     weights = np.random.default_rng(0).uniform(0, 2, 150)
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RGN(damping=0.7).bind(problem, RANK)
-    state = bound.init(problem, None, 0)
-    T = state.model.T
+    state = begun(bound, None, 0)
+    T = state.cache.T
     D, r = brute_design(problem, T)
     rho = min(1.0, float(problem.relative_residual(state.X)))
     scale = 0.7 * rho * np.linalg.norm(D) ** 2 / T.dof
     stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
     xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
     expected = lt.hosvd(T.X.full() + T.full(xi), RANK).full()
-    after = bound.advance(problem, state)
+    after = advanced(bound, state)
     np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
 
 
@@ -82,26 +83,26 @@ def test_rgn_keeps_x_and_raises_the_damping_when_a_step_is_rejected():
         state = next(lt.iterate(problem, lt.RGN(damping=1e-6), FEW[1]))
         bound = lt.RGN(damping=1e-6).bind(problem, FEW[1])
         for _ in range(10):
-            after = bound.advance(problem, state)
-            factor = float(after.damping) / float(state.damping)
-            if after.trace[-1] == state.trace[-1]:
+            after = advanced(bound, state)
+            factor = float(after.memory.damping) / float(state.memory.damping)
+            if after.memory.trace[-1] == state.memory.trace[-1]:
                 rejected += 1
                 assert after.X is state.X
-                assert after.model is state.model
+                assert after.cache is state.cache
                 assert factor == pytest.approx(6)
                 # the same step, only shorter
-                short = damped_step(state.model.equations, float(after.damping))
-                long = damped_step(state.model.equations, float(state.damping))
+                short = damped_step(state.cache.equations, float(after.memory.damping))
+                long = damped_step(state.cache.equations, float(state.memory.damping))
                 assert np.linalg.norm(short) < np.linalg.norm(long)
             else:
                 accepted += 1
-                assert after.trace[-1] < state.trace[-1]
+                assert after.memory.trace[-1] < state.memory.trace[-1]
                 assert min(abs(factor - f) for f in (0.2, 1.0, 3.0)) < 1e-12
             assert after.passes == state.passes + 1
-            assert after.trace[-1] == pytest.approx(
+            assert after.memory.trace[-1] == pytest.approx(
                 float(problem.relative_residual(after.X)), rel=1e-9, abs=1e-15
             )
-            if after.trace[-1] < 1e-8:
+            if after.memory.trace[-1] < 1e-8:
                 break
             state = after
     assert rejected >= 3
@@ -115,9 +116,9 @@ def test_rgn_restarts_recover_from_few_measurements(seed):
     assert result.success
     assert result.error < 1e-4
     labels = list(dict.fromkeys(result.history["phase"].tolist()))
-    attempts = result.state.attempt
+    attempts = result.state.memory.attempt
     assert labels == ["RGN", *(f"RGN restart {k}" for k in range(1, attempts + 1))]
-    assert len(result.state.ends) == attempts
+    assert len(result.state.memory.ends) == attempts
 
 
 @functools.cache
@@ -126,7 +127,7 @@ def stubborn():
     for seed in range(20):
         problem, X_true = few(seed)
         result = lt.solve(problem, lt.RGN(starts=40), FEW[1], seed=3)
-        if result.state.attempt >= 2:
+        if result.state.memory.attempt >= 2:
             return problem, X_true, result
     raise AssertionError("every problem was easy")
 
@@ -136,7 +137,7 @@ def test_rgn_without_restarts_says_that_it_is_stuck():
     result = lt.solve(problem, lt.RGN(), FEW[1], seed=3)
     assert result.status is lt.Status.STALLED
     assert not result.success
-    assert result.state.stuck
+    assert result.state.memory.stuck
     assert set(result.history["phase"].tolist()) == {"RGN"}
 
 
@@ -162,8 +163,8 @@ def test_restarts_continue_bit_for_bit_wherever_they_were_left(tmp_path):
         for start in (half.state, lt.load(tmp_path / "half.npz")):
             resumed = lt.solve(problem, solver, rank, start=start, seed=77)
             assert resumed.status is whole.status
-            assert resumed.state.trace == whole.state.trace
-            assert resumed.state.ends == whole.state.ends
+            assert resumed.state.memory.trace == whole.state.memory.trace
+            assert resumed.state.memory.ends == whole.state.memory.ends
             np.testing.assert_array_equal(resumed.state.X.core, whole.state.X.core)
             for U, V in zip(resumed.state.X.factors, whole.state.X.factors, strict=True):
                 np.testing.assert_array_equal(U, V)
@@ -174,7 +175,7 @@ def test_noise_does_not_use_up_the_starts():
     """The lowest residual, found again, is what the measurements leave."""
     problem, X_true = make(m=150, noise=0.02)
     result = lt.solve(problem, lt.RGN(starts=40), RANK, X_true=X_true)
-    assert result.state.attempt < 6
+    assert result.state.memory.attempt < 6
     assert result.error < 0.02
 
 
@@ -221,10 +222,10 @@ def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighte
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RSGD(block_size=9).bind(problem, RANK)
-    state = bound.init(problem, None, 4)
+    state = begun(bound, None, 4)
     for _ in range(3):
         T = lt.TangentSpace(state.X)
-        rows = bound._sampler.draw(state.t, (4, 0)).rows
+        rows = bound.sampler.draw(state.t, (4, 0)).rows
         D, r = brute_design(problem.block(rows), T)
         g = D.conj().T @ r
 
@@ -237,10 +238,10 @@ def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighte
         best = scale * (1 - (high - low) / (2 * (low - 2 * mid + high)))
         grid = best * np.linspace(0.5, 1.5, 101)
         assert grid[np.argmin([model(t) for t in grid])] == pytest.approx(best)
-        after = bound.advance(problem, state)
+        after = advanced(bound, state)
         expected = T.retract(best * g).full()
         np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
-        assert after.passes == pytest.approx(state.passes + after.model.equations[2].size / 150)
+        assert after.passes == pytest.approx(state.passes + after.cache.equations[2].size / 150)
         state = after
 
 
@@ -250,17 +251,17 @@ def test_rsgd_least_squares_is_the_dense_damped_solution(dtype, block_size):
     weights = np.random.default_rng(0).uniform(0.1, 2, 150)
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RSGD(block_size=block_size, least_squares=True).bind(problem, RANK)
-    state = bound.init(problem, None, 4)
+    state = begun(bound, None, 4)
     for _ in range(3):
         T = lt.TangentSpace(state.X)
-        block = problem.block(bound._sampler.draw(state.t, (4, 0)).rows)
+        block = problem.block(bound.sampler.draw(state.t, (4, 0)).rows)
         D, r = brute_design(block, T)
         rho = min(1.0, np.linalg.norm(r) / float(block.y_norm))
         strength = min(1.0, max(0.3, 2 * block_size / 150))
         scale = strength * rho**2 * np.linalg.norm(D) ** 2 / T.dof
         stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
         xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
-        after = bound.advance(problem, state)
+        after = advanced(bound, state)
         np.testing.assert_allclose(after.X.full(), T.retract(xi).full(), rtol=0, atol=1e-8)
         state = after
 
@@ -269,10 +270,10 @@ def test_rsgd_blocks():
     problem, _ = make()
     dof = lt.degrees_of_freedom(SHAPE, RANK)
     plain, squares = lt.RSGD().bind(problem, RANK), lt.RSGD(least_squares=True).bind(problem, RANK)
-    assert dof / 5 <= plain._sampler.block_size <= 2 * dof / 5
-    assert 1.2 * dof <= squares._sampler.block_size <= 2.1 * dof
+    assert dof / 5 <= plain.sampler.block_size <= 2 * dof / 5
+    assert 1.2 * dof <= squares.sampler.block_size <= 2.1 * dof
     assert repr(lt.RSGD(block_size=7).bind(problem, RANK)) == "RSGD(block_size=7)"
-    assert plain.steps_per_epoch == -(-150 // plain._sampler.block_size)
+    assert plain.steps_per_epoch == -(-150 // plain.sampler.block_size)
     with pytest.raises(ValueError, match="block_size must be at least 1, got 0"):
         lt.RSGD(block_size=0)
     with pytest.raises(ValueError, match="block_size = 151 must be between 1 and the number of"):
@@ -298,9 +299,9 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RCG().bind(problem, RANK)
-    state = bound.init(problem, None, 0)
+    state = begun(bound, None, 0)
     for k in range(4):
-        T, _, gradient, direction = state.model
+        T, _, gradient, direction = state.cache
         D, r = brute_design(problem, T)
         np.testing.assert_allclose(gradient, D.conj().T @ r / problem.m, rtol=0, atol=1e-10)
         if k == 0:
@@ -308,17 +309,17 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
         seen = D @ direction
         best = np.vdot(seen, r).real / np.linalg.norm(seen) ** 2
         assert best > 0
-        after = bound.advance(problem, state)
+        after = advanced(bound, state)
         expected = T.retract(best * direction).full()
         np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-9)
         assert after.passes == state.passes + 2
         # Polak-Ribiere, with what is carried over by projection
-        T_new = after.model.T
+        T_new = after.cache.T
         carried = T_new.coordinates(T.full(direction))
         before = T_new.coordinates(T.full(gradient))
-        g = after.model.gradient
+        g = after.cache.gradient
         beta = max(0.0, np.vdot(g, g - before).real / np.linalg.norm(gradient) ** 2)
-        np.testing.assert_allclose(after.model.direction, g + beta * carried, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(after.cache.direction, g + beta * carried, rtol=0, atol=1e-9)
         state = after
 
 
@@ -327,12 +328,12 @@ def test_rcg_takes_fewer_steps_than_the_gradient_alone():
     states = lt.iterate(problem, lt.RCG(), RANK)
     conjugate = next(s for s in itertools.islice(states, 25, 26)).model.residual
     bound = lt.RCG().bind(problem, RANK)
-    state = bound.init(problem, None, 0)
+    state = begun(bound, None, 0)
     for _ in range(25):
-        state = bound.advance(problem, state)
-        plain = state.model._replace(direction=state.model.gradient)
-        state = dataclasses.replace(state, model=plain)
-    assert np.linalg.norm(conjugate) < 0.3 * np.linalg.norm(state.model.residual)
+        state = advanced(bound, state)
+        plain = state.cache._replace(direction=state.cache.gradient)
+        state = dataclasses.replace(state, cache=plain)
+    assert np.linalg.norm(conjugate) < 0.3 * np.linalg.norm(state.cache.residual)
 
 
 # all of them
@@ -576,19 +577,19 @@ def test_there_is_no_estimate_without_spare_measurements():
 def test_a_step_that_is_not_finite_ends_as_diverged_where_it_was(solver):
     problem, _ = make()
     bound = solver.bind(problem, RANK)
-    state = bound.init(problem, None, 0)
+    state = begun(bound, None, 0)
     if isinstance(solver, lt.RSGD):  # it looks at its block in the step itself
         problem = lt.Problem(problem.A, problem.y)
         object.__setattr__(problem, "y", np.nan * problem.y)
         broken = None
     elif isinstance(solver, lt.RCG):
-        broken = state.model._replace(direction=np.nan * state.model.direction)
+        broken = state.cache._replace(direction=np.nan * state.cache.direction)
     else:
-        equations = state.model.equations
-        broken = state.model._replace(
+        equations = state.cache.equations
+        broken = state.cache._replace(
             equations=equations._replace(gradient=np.nan * equations.gradient)
         )
-    after = bound.advance(problem, dataclasses.replace(state, model=broken))
+    after = advanced(bound, dataclasses.replace(state, cache=broken))
     assert bool(after.diverged)
     np.testing.assert_array_equal(after.X.core, state.X.core)
 
