@@ -45,9 +45,9 @@ OPTIONS = {
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path),
-              help="recover: plot the success rate of A1 and A2 against the measurements.")  # fmt: skip
+              help="recover: plot success against measurements for A1 and A2.")  # fmt: skip
 @click.option("--candle", type=click.Path(path_type=Path),
-              help=f"recover: the authors' clip, for A5; default {CANDLE}, if it exists.")  # fmt: skip
+              help=f"recover: the authors' clip, for A5; default {CANDLE}.")  # fmt: skip
 @click.option("--gigabytes", type=click.FloatRange(min=0.5),
               help="structured: size of the file of O, default 2 (the full benchmark has 12). "
               "dask: size of A, default 1.")  # fmt: skip

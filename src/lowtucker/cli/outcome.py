@@ -102,7 +102,7 @@ def check_output(
     given = {path.resolve() for path in inputs if path is not None}
     for path in paths:
         if path.resolve() in given:
-            raise ValueError(f"output {path} is an input, which is never replaced. Choose another name.")
+            raise ValueError(f"output {path} is an input, which is never replaced. Rename it.")
     if plot is not None:
         check_picture(plot)
 
@@ -126,7 +126,7 @@ def check_fits(output: Path, shape: Sequence[int]) -> None:
 
     if output.suffix.lower() != ".npz" and 16 * math.prod(shape) > physical_memory():
         raise ValueError(
-            f"{output} would hold all {math.prod(shape)} entries, which do not fit into memory. Try "
+            f"{output} would hold all {math.prod(shape)} entries, more than fits into memory. Try "
             f"-o {output.stem}.npz, which holds the factors."
         )
 

@@ -139,7 +139,7 @@ def _fetched(client: Any, future: Any) -> Columns | None:
 def _on_a_worker(job: Work, version: str) -> Columns:
     """Compute the columns on a worker; stop early if the job is cancelled."""
     if version != __version__:  # a worker that joined after the check
-        raise ImportError(f"lowtucker {version} sent a job to a worker with lowtucker {__version__}.")
+        raise ImportError(f"lowtucker {version} sent a job to lowtucker {__version__}.")
     with interrupts_raise(), interruptible() as interrupt:
 
         def end() -> None:
