@@ -31,9 +31,7 @@ __all__ = ["recover"]
 @click.option("--name-y", help="Name of the array in Y, if it holds several.")
 @click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 @click.option("--step", type=float, help="Step size; automatic by default.")
-@click.option(
-    "--block-size", type=int, help="Measurements per step (stotiht); chosen by default."
-)
+@click.option("--block-size", type=int, help="Measurements per step (stotiht); chosen by default.")
 @click.option("--weights", type=FILE, help="File with one weight per measurement.")
 @click.option("--start", type=FILE, help="Result file to resume from, or an initial tensor.")
 @click.option("--truth", type=FILE, help="The true tensor, to report the error.")

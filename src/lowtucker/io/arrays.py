@@ -218,7 +218,7 @@ def _checked_array(name: str, value: ArrayLike) -> NDArray[Any]:
 def _write_npz(file: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
-            member = zipfile.ZipInfo(f"{name}.npy")  # fixed date, so that equal arrays give equal bytes
+            member = zipfile.ZipInfo(f"{name}.npy")  # fixed date: equal arrays, equal bytes
             with archive.open(member, "w", force_zip64=True) as stream:
                 npy_format.write_array(stream, array, allow_pickle=False)
 
