@@ -75,7 +75,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         if name is not None:
             raise ValueError("--name belongs to .npz and .mat files: a table holds one array.")
         if shape is None:
-            raise ValueError("--shape is required to complete a tensor from a table.")
+            raise ValueError("--shape is needed to complete a tensor from a table.")
         indices, values = lt.io.load_samples(samples, len(shape))
     else:
         indices, values = None, lt.io.load_array(samples, name)

@@ -48,7 +48,7 @@ def load_operator(
     path = as_path(path)
     if order is None and path.suffix.lower() == ".mat":
         raise ValueError(
-            f'order is required for {path}: "F" if the rows are MATLAB\'s X(:), "C" if they '
+            f'order is needed for {path}: "F" if the rows are MATLAB\'s X(:), "C" if they '
             "are row-major (as in NumPy)."
         )
     if max_bytes is None and _stays(path):
@@ -56,7 +56,7 @@ def load_operator(
     if is_sparse(path, name):
         if shape is None:
             raise ValueError(
-                f"shape is required to read the sparse matrix in {path} as measurements. "
+                f"shape is needed to read the sparse matrix in {path} as measurements. "
                 "Try shape=(30, 30, 10)."
             )
         matrix = load_sparse(path, name, max_bytes=max_bytes)

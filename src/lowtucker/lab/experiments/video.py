@@ -140,7 +140,7 @@ class VideoRecovery:
 
     @property
     def _magnify(self) -> int:
-        return max(1, 240 // max(self.clip.pixels.shape[:2]))
+        return max(1, 240 // int(max(self.clip.pixels.shape[:2])))
 
     def save_comparison(self, path: Path, recovered: NumPyArray) -> None:
         """Write a GIF of the original and the recovered clip side by side."""
