@@ -1130,7 +1130,7 @@ COMMANDS = [
     ([*RECOVER_FILES, "-o", "x.npz", "--shape", "5,5"], "Check shape, or transpose the matrix"),
     ([*RECOVER_FILES, "-o", "x.npz", "--seed", "-1"], "Invalid value for '--seed'"),
     ([*RECOVER_FILES, "-o", "x.npz", "--solver", "newton"], "Invalid value for '--solver'"),
-    ([*RECOVER_FILES, "-o", "x.npz", "--solver", "rgn", "--step", "1"], "do not belong to rgn"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--solver", "rgn", "--step", "1"], "do not apply to rgn"),
     ([*RECOVER_FILES, "-o", "x.npz", "--weights", "none.npy"], "none.npy does not exist"),
     ([*RECOVER_FILES, "-o", "x.npz", "--start", "y.npy"], "start must have the shape"),
     ([*RECOVER_FILES, "-o", "x.npz", "--truth", "y.npy"], "X_true must have shape"),

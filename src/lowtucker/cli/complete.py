@@ -9,13 +9,13 @@ import click
 
 from lowtucker.cli.common import FILE, IntTuple, console
 from lowtucker.cli.outcome import (
+    as_rank,
     check_fits,
     check_output,
     finish,
     may_replace,
     rank_options,
     run_options,
-    sought,
 )
 
 __all__ = ["complete"]
@@ -90,7 +90,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         lt.entries(sizes, cells)  # fail before the recovery if they are out of range
     result = lt.complete(
         values,
-        sought(rank, max_rank),
+        as_rank(rank, max_rank),
         indices=indices,
         shape=shape,
         held_out=held_out,

@@ -25,6 +25,7 @@ from lowtucker.cli.common import (
 )
 
 __all__ = [
+    "as_rank",
     "check_fits",
     "check_output",
     "finish",
@@ -32,7 +33,6 @@ __all__ = [
     "may_replace",
     "rank_options",
     "run_options",
-    "sought",
 ]
 
 OUTPUTS = (".npz", ".npy", ".mat")
@@ -73,7 +73,7 @@ def run_options(command: Command) -> Command:
     return command
 
 
-def sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
+def as_rank(rank: Any, largest: tuple[int, ...] | None) -> Any:
     """Return the rank, or a rank search for "auto"."""
     import lowtucker as lt
 

@@ -9,6 +9,7 @@ import click
 
 from lowtucker.cli.common import FILE, SOLVERS, as_solver, console, operator_options
 from lowtucker.cli.outcome import (
+    as_rank,
     check_fits,
     check_output,
     finish,
@@ -16,7 +17,6 @@ from lowtucker.cli.outcome import (
     may_replace,
     rank_options,
     run_options,
-    sought,
 )
 
 __all__ = ["recover"]
@@ -60,9 +60,9 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz --checkpoint run.ckpt
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
 
-    Exit code 0 if the tensor was recovered, 3 if not (the result is still written and its status
-    states the reason), 2 for bad input, 130 if interrupted. With --checkpoint, run the same
-    command to resume an interrupted or killed run; the final tensor is the same.
+    Exit code 0 when the tensor was recovered, 3 when not (the result is still written, and its
+    status states the reason), 2 for bad input, 130 when interrupted. With --checkpoint, run the
+    same command to resume an interrupted or killed run; the final tensor is the same.
     """
     import lowtucker as lt
 
@@ -74,7 +74,7 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
         result = lt.recover(
             A,
             _vector(y, name_y),
-            sought(rank, max_rank),
+            as_rank(rank, max_rank),
             solver=as_solver(solver, step, block_size),
             tol=tol,
             max_epochs=max_epochs,

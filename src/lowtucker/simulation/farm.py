@@ -145,7 +145,7 @@ def _on_a_worker(job: Work, version: str) -> Columns:
         def end() -> None:
             interrupt.asked = True
 
-        with _told_when_cancelled(end), _one_at_a_time:
+        with _on_cancellation(end), _one_at_a_time:
             columns = {} if interrupt.asked else job.compute()
         if interrupt.asked:  # the columns may be incomplete
             raise Abandoned("The job was cancelled.")
@@ -153,8 +153,8 @@ def _on_a_worker(job: Work, version: str) -> Columns:
 
 
 @contextmanager
-def _told_when_cancelled(tell: Callable[[], None]) -> Iterator[None]:
-    """Call ``tell`` if the task of this thread is cancelled; Dask itself lets it run on."""
+def _on_cancellation(notify: Callable[[], None]) -> Iterator[None]:
+    """Call ``notify`` if the task of this thread is cancelled; Dask itself lets it run on."""
     from distributed import get_worker
     from distributed.worker import thread_state
 
@@ -164,7 +164,7 @@ def _told_when_cancelled(tell: Callable[[], None]) -> Iterator[None]:
         while not left.wait(WATCH):
             task = worker.state.tasks.get(key)
             if task is None or task.state == "cancelled":
-                tell()
+                notify()
                 return
 
     threading.Thread(target=watch, daemon=True).start()
