@@ -52,20 +52,20 @@ class Events(Response):  # type: ignore[misc]
             raise done[0]
 
     async def _work(self, send: Any) -> None:
-        async def tell(data: bytes) -> None:
+        async def emit(data: bytes) -> None:
             body = b"data: " + data + b"\n\n"
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
         try:
-            await tell(json.dumps(self.first).encode())
+            await emit(json.dumps(self.first).encode())
             async with asyncio.timeout(self.seconds), self.workers.one() as worker:
                 async for event in worker.events(self.job):
-                    await tell(event)
+                    await emit(event)
         except TimeoutError:
-            await tell(_error(f"Time limit of {self.seconds:g} s reached. Use a smaller tensor or "
+            await emit(_error(f"Time limit of {self.seconds:g} s reached. Use a smaller tensor or "
                               "fewer trials."))  # fmt: skip
         except (BusyError, WorkerEndedError) as error:
-            await tell(_error(str(error)))
+            await emit(_error(str(error)))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

@@ -67,7 +67,7 @@ def _arrays(path: Path, infos: list[Any], most: int) -> dict[str, Any]:
     arrays, previews, refused = list[dict[str, Any]](), list[Any](), list[ValueError]()
     for info in infos:
         name, seen = info.name if named else None, None
-        first = not arrays and not refused  # its content is read even if its header is unsuitable
+        first = not arrays and not refused  # let the reader report its errors
         try:
             if not first:
                 _check(path, info.shape, info.dtype.startswith("complex"))

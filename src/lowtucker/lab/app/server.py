@@ -120,7 +120,7 @@ class Playground:
                         found = content
         except TimeoutError:
             raise ValueError(
-                f"Time limit reached: reading the file took {READING:g} s. Upload a shorter part."
+                f"Time limit of {READING:g} s for reading a file reached. Upload a shorter part."
             ) from None
         if found.get("event") != "upload":
             raise ValueError(found.get("text", "The file could not be read."))

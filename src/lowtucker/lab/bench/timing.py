@@ -99,7 +99,7 @@ def side_by_side(
 def peak_memory() -> float:
     """Return the peak memory of this process in MB; NaN on Windows.
 
-    Without /proc, the value includes that of the parent process.
+    Without /proc, it may be the memory of a larger parent process.
     """
     peak = memory_now("VmHWM")
     if not math.isnan(peak):

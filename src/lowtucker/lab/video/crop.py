@@ -38,7 +38,7 @@ class Crop:
         if last > size:
             raise ValueError(
                 f"{axis} {first}:{last} are outside the clip, which has {axis} 1:{size};"
-                f" choose {axis} of {self.path} within"
+                f" choose {axis} of {self.path} in this range"
             )
         return slice(first - 1, last)
 
