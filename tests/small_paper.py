@@ -1,4 +1,4 @@
-"""The paper's experiments cut down to a second: few cells, few epochs, a small clip."""
+"""The paper's experiments reduced to a second: few cells, few epochs, a small clip."""
 
 from __future__ import annotations
 

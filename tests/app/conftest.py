@@ -1,4 +1,4 @@
-"""One playground for the tests of a process."""
+"""A playground shared by the tests of a process."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from app.served import playground
 
 @pytest.fixture(scope="session")
 def server():
-    """A playground with its own limits, started by the command."""
+    """A playground with its default limits, started by the command."""
     with playground() as served:
         yield served

@@ -1,4 +1,4 @@
-"""Files that mean harm, or are not what they say; and what the page must answer."""
+"""Malicious or mislabelled files, and the expected messages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 
 class Trap:
-    """What runs when it is unpickled."""
+    """An object that runs code when unpickled."""
 
     def __reduce__(self):
         return (Path.write_text, (Path("ran-by-pickle"), "code of the file"))
@@ -33,7 +33,7 @@ def npy(shape, body=b""):
 
 @cache
 def bomb():
-    """A thousand million zeros, and some, in a few MB."""
+    """An archive of a few MB that holds more than 1e9 zeros."""
     stream = io.BytesIO()
     with (
         zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
@@ -52,7 +52,7 @@ FILES = {
     "bomb.npz": (bomb, "at most 1000000000 are allowed here"),
     "large.npy": (npy((500, 1000, 500), bytes(800)), "claims 2000000"),
     "page.npy": (b"<!doctype html><html><body>404</body></html>", "an HTML page"),
-    "garbage.mat": (b"\xff" * 400, "of a format that is not known"),
+    "garbage.mat": (b"\xff" * 400, "of an unknown format"),
     "header.mat": (b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + b"\xff" * 200, "damaged"),
     "page.mp4": (b"<!doctype html><html></html>", "an HTML page"),
     "matrix.npy": (saved(np.eye(3)), "expected three modes"),
@@ -61,6 +61,6 @@ FILES = {
 
 
 def content(name):
-    """Bytes of a file, made when they are needed."""
+    """Bytes of a file, generated on demand."""
     data = FILES[name][0]
     return data() if callable(data) else data

@@ -1,4 +1,4 @@
-"""A playground in a process of its own, as a user starts it, and how to talk to it."""
+"""A playground in a separate process, and a client for it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ serve(listening, "127.0.0.1", Limits({}), lambda: print(url, flush=True))
 
 @dataclass
 class _Both:
-    """An answer and its connection, which share a socket."""
+    """A response and its connection, which share a socket."""
 
     answer: http.client.HTTPResponse
     connection: http.client.HTTPConnection
@@ -40,7 +40,7 @@ class _Both:
 
 @dataclass
 class Served:
-    """Where it is, and its process."""
+    """Address and process of a server."""
 
     url: str
     process: subprocess.Popen
@@ -49,7 +49,7 @@ class Served:
         return http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
 
     def ask(self, method, path, body=None, headers=None):
-        """Status, headers and content of an answer."""
+        """Status, headers and content of a response."""
         connection = self.connect()
         try:
             connection.request(method, path, body, headers or {})
@@ -67,7 +67,7 @@ class Served:
         return status, json.loads(content)
 
     def start(self, values):
-        """Connection to a run, and its events as they come."""
+        """Connection to a run, and an iterator over its events."""
         connection = self.connect()
         connection.request("POST", "/api/run", json.dumps(values))
         answer = connection.getresponse()
@@ -76,7 +76,7 @@ class Served:
         return _Both(answer, connection), events
 
     def run(self, **values):
-        """All events of a run, by their names."""
+        """All events of a run, grouped by name."""
         connection, events = self.start({k: str(v) for k, v in values.items()})
         found = {}
         for event in events:
@@ -85,16 +85,16 @@ class Served:
         return found
 
     def workers(self):
-        """Its processes."""
+        """Its worker processes."""
         found = set()
         for process in psutil.Process(self.process.pid).children():
-            with suppress(psutil.NoSuchProcess):  # it has ended since
+            with suppress(psutil.NoSuchProcess):  # it has ended
                 if process.status() != psutil.STATUS_ZOMBIE:
                     found.add(process)
         return found
 
     def at_rest(self):
-        """Whether none of its processes computes."""
+        """Whether all its processes are idle."""
         processes = self.workers()
         before = _used(processes)
         time.sleep(0.3)
@@ -103,7 +103,7 @@ class Served:
 
 @contextmanager
 def playground(limits=None):
-    """One that is gone afterwards; with the limits of ``Limits(...)``, where some are given."""
+    """A server that is stopped at the end; ``limits`` are arguments of ``Limits``."""
     code = COMMAND if limits is None else LIMITED.format(limits)
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as made:
         try:
@@ -116,7 +116,7 @@ def playground(limits=None):
 
 
 def _used(processes):
-    """CPU seconds of processes, and how many of them there are."""
+    """CPU seconds and number of processes."""
     seconds = []
     for process in processes:
         with suppress(psutil.NoSuchProcess):
@@ -125,14 +125,14 @@ def _used(processes):
 
 
 def ended(process):
-    """Whether a process is gone."""
+    """Whether a process has ended."""
     with suppress(psutil.NoSuchProcess):
         return process.status() == psutil.STATUS_ZOMBIE or not process.is_running()
     return True
 
 
 def eventually(condition, seconds=90):
-    """Wait until something holds; how long is not looked at."""
+    """Wait until a condition holds."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
         if condition():
@@ -142,17 +142,17 @@ def eventually(condition, seconds=90):
 
 
 def folders(process_id):
-    """Folders of a server, for files that were sent and results."""
+    """Temporary folders of a server."""
     return set(Path(tempfile.gettempdir()).glob(f"lowtucker-app-{process_id}-*"))
 
 
 def kept(process_id):
-    """Folders of files and results; those in which workers work come and go."""
+    """Folders of files and results, without those of workers."""
     found = {path for root in folders(process_id) for path in root.iterdir()}
     return {path for path in found if not path.name.startswith("worker-")}
 
 
-# Long enough for any test to end it
+# Long enough to be stopped by any test
 LONG = {
     "tab": "phase", "shape": "6,6,6", "largest": "6", "columns": "20", "most": "20", "trials": "12",
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""The paper's figures on the page: the rows of the experiments, in small."""
+"""The paper's figures on the page, reduced."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_figure_has_the_rows_of_its_code(name, monkeypatch):
     exec(code(parsed(values, Limits())), names)
     table = [list(row.values()) for row in names["table"]]
     timed = name == "fig2"
-    if timed:  # seconds are never the same
+    if timed:  # seconds differ
         rows, table = ([[*row[:2], *row[3:]] for row in part] for part in (rows, table))
     rows, table = (sorted(part, key=str) for part in (rows, table))
     clean = [[None if value != value else value for value in row] for row in table]
@@ -45,7 +45,7 @@ def test_figure_has_the_rows_of_its_code(name, monkeypatch):
     assert any(kind == "frames" for kind, _ in events) == (name == "fig6")
 
 
-def test_large_matrix_of_the_paper_needs_its_memory(monkeypatch):
+def test_matrix_of_the_paper_is_rejected_without_enough_memory(monkeypatch):
     monkeypatch.setattr("lowtucker._array.memory.available_memory", lambda: 10**9)
     values = {"tab": "phase", "preset": "fig7"}
     with pytest.raises(MemoryError, match=r"the matrix takes 1\.1 GB, 1\.0 are free"):

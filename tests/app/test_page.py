@@ -1,4 +1,4 @@
-"""The page in a browser: what a person sees and does. Pictures are kept in out/app."""
+"""The page in a browser. Screenshots are saved in out/app."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ GRID = "tab=phase&shape=6%2C6%2C6&largest=6&columns=16&most=8&trials=12"
 
 @contextmanager
 def opened(browser, server, query="", refused=False, **context):
-    """Page that logs no error, and asks nobody but its own server."""
+    """Page that logs no errors and contacts only its own server."""
     window = browser.new_context(viewport={"width": 1280, "height": 900}, **context)
     page = window.new_page()
     errors, urls = [], []
@@ -39,7 +39,7 @@ def opened(browser, server, query="", refused=False, **context):
     page.wait_for_selector("html[data-ready=true]")
     yield page
     window.close()
-    if refused:  # the browser logs every answer that is no success
+    if refused:  # the browser logs every error response
         errors = [text for text in errors if "status of 422" not in text]
     assert not errors
     assert {f"{u.scheme}://{u.netloc}/" for u in map(urlsplit, urls)} == {server.url}
@@ -63,7 +63,7 @@ def no_sideways(page):
     return wide == seen
 
 
-def test_curves_reach_the_tolerance_and_turn_without_a_new_run(browser, server):
+def test_curves_reach_the_tolerance_and_axes_change_without_a_new_run(browser, server):
     with opened(browser, server, QUICK.replace("10%2C10%2C6", "20%2C20%2C12")) as page:
         runs = []
         page.on("request", lambda r: r.url.endswith("/api/run") and runs.append(r))
@@ -83,7 +83,7 @@ def test_curves_reach_the_tolerance_and_turn_without_a_new_run(browser, server):
         page.click("#synthetic summary")
         page.wait_for_selector("#synthetic [data-part=table] tbody tr")
         table = page.locator("#synthetic [data-part=table] tbody tr")
-        assert table.first.inner_text().split() == ["TIHT", "0", "1"]  # from the start, zero
+        assert table.first.inner_text().split() == ["TIHT", "0", "1"]  # the initial tensor is zero
         page.select_option("#synthetic [data-field=y]", "residual")
         assert eventually(lambda: plotted(page).startswith("relative residual"))
         found = re.findall(r"(TIHT|auto): (\S+) at epochs", plotted(page))
@@ -97,7 +97,7 @@ def test_curves_reach_the_tolerance_and_turn_without_a_new_run(browser, server):
         picture(page, "tested-synthetic")
 
 
-def test_slices_are_shown_beside_their_recovery(browser, server):
+def test_original_and_recovered_slices_are_shown(browser, server):
     with opened(browser, server, QUICK) as page:
         page.click("#synthetic .run")
         ended(page, "synthetic")
@@ -108,7 +108,7 @@ def test_slices_are_shown_beside_their_recovery(browser, server):
         pixels = """[...document.querySelectorAll('#synthetic canvas.pixels')]
             .map((c) => c.toDataURL())"""
         first = page.evaluate(pixels)
-        assert first[0] == first[1] == first[3]  # the original came back
+        assert first[0] == first[1] == first[3]  # the original is recovered
         assert len({first[0], first[2], first[4]}) == 3
         page.locator("#synthetic [data-field=slice]").fill("1")
         then = page.evaluate(pixels)
@@ -116,7 +116,7 @@ def test_slices_are_shown_beside_their_recovery(browser, server):
         assert eventually(lambda: "slice=1" in page.evaluate("location.search"))
 
 
-def test_clip_comes_back_and_can_be_fetched(browser, server, tmp_path):
+def test_clip_is_recovered_and_downloaded(browser, server, tmp_path):
     save_gif(tmp_path / "clip.gif", synthetic_flame((24, 24, 8)))
     with opened(browser, server, "tab=data&rows=3%3A14&columns=5%3A16&rank=3%2C3%2C2") as page:
         page.set_input_files("#data input[type=file]", tmp_path / "clip.gif")
@@ -142,7 +142,7 @@ def test_clip_comes_back_and_can_be_fetched(browser, server, tmp_path):
         assert "clip.gif, rows 3:14" in (tmp_path / "report.html").read_text()
 
 
-def test_part_is_chosen_by_dragging(browser, server):
+def test_part_is_selected_by_dragging(browser, server):
     with opened(browser, server, "tab=data") as page:
         page.click("#data [data-part=example]")
         page.wait_for_selector("#data .preview")
@@ -157,7 +157,7 @@ def test_part_is_chosen_by_dragging(browser, server):
         assert eventually(lambda: "6,912" in page.inner_text("#data .story"))
 
 
-def test_hostile_files_are_refused_on_the_page(browser, server, tmp_path):
+def test_hostile_files_are_rejected_on_the_page(browser, server, tmp_path):
     with opened(browser, server, "tab=data", refused=True) as page:
         for name in ("trapped.npy", "large.npy", "page.npy", "header.mat", "bomb.npz"):
             (tmp_path / name).write_bytes(content(name))
@@ -171,7 +171,7 @@ def test_hostile_files_are_refused_on_the_page(browser, server, tmp_path):
 
 
 def test_array_menu_and_the_next_file(browser, server, tmp_path):
-    """Each array has its own picture and size; each file has ranks that suit it."""
+    """Each array has its own preview and size; each file has suitable ranks."""
     rng = np.random.default_rng(0)
     np.savez(tmp_path / "two.npz", small=rng.random((4, 4, 2)), large=rng.random((20, 30, 9)))
     np.save(tmp_path / "other.npy", rng.random((16, 16, 8)))
@@ -192,19 +192,19 @@ def test_array_menu_and_the_next_file(browser, server, tmp_path):
         assert page.evaluate(ranks) == ["6", "6", "3"]
 
 
-def test_data_that_are_nearly_of_low_rank_are_approximated(browser, server):
+def test_data_of_approximately_low_rank_are_approximated(browser, server):
     with opened(browser, server, "tab=data&share=60") as page:
         page.click("#data [data-part=example]")
         page.wait_for_selector("#data .run:enabled")
         page.click("#data .run")
         page.wait_for_selector("#data .badge >> text=approximated", timeout=60_000)
         said = page.inner_text("#data .verdict")
-        assert "the best tensor of this rank has 0.0" in said
+        assert "the best approximation of this rank has 0.0" in said
         assert "noise_std" not in said
         assert not page.locator("#data .badge.no").count()
 
 
-def test_files_dropped_beside_the_box_are_taken(browser, server):
+def test_files_dropped_outside_the_box_are_accepted(browser, server):
     with opened(browser, server, refused=True) as page:
         page.evaluate("""() => {
             const data = new DataTransfer();
@@ -216,24 +216,24 @@ def test_files_dropped_beside_the_box_are_taken(browser, server):
         assert page.is_visible("#data")
 
 
-def test_only_what_was_tried_is_claimed(browser, server):
-    """Of 3x3x3 entries there are 27; rank 2 has 20 degrees of freedom, rank 1 has 7."""
+def test_verdict_covers_only_computed_cells(browser, server):
+    """A 3x3x3 tensor has 27 entries; rank 2 has 20 degrees of freedom, rank 1 has 7."""
     query = "tab=phase&shape=3%2C3%2C3&operator=dct&most=3&columns=2&largest=2&trials=1"
     with opened(browser, server, query) as page:
         page.click("#phase .run")
         ended(page, "phase")
         said = page.inner_text("#phase .verdicts")
-        assert "come back wherever that was tried: at the ranks (1,1,1). 1 of 2 fields" in said
-        assert "all these ranks" not in said
+        assert "recovered in all computed cells: at the ranks (1,1,1). 1 of 2 cells" in said
+        assert "at all ranks" not in said
 
 
 @pytest.mark.parametrize("tab", ["constructor", "toString"])
-def test_odd_addresses_open_the_first_tab(browser, server, tab):
+def test_invalid_addresses_open_the_first_tab(browser, server, tab):
     with opened(browser, server, f"tab={tab}") as page:
         assert page.is_visible("#synthetic")
 
 
-def test_stop_ends_the_work(browser, server):
+def test_stop_button_stops_the_run(browser, server):
     with opened(browser, server, GRID) as page:
         page.click("#phase .run")
         page.wait_for_selector("#phase td[data-rate]")
@@ -243,12 +243,12 @@ def test_stop_ends_the_work(browser, server):
         assert page.inner_text("#phase .run") == "Run"
         assert eventually(lambda: any(map(process_ended, before)))
         filled = page.locator("#phase td[data-rate]").count()
-        page.click("#phase .run")  # and again from the beginning
+        page.click("#phase .run")  # restart from the beginning
         page.wait_for_selector("#phase td[data-rate]")
         assert filled
 
 
-def test_closing_the_page_ends_the_work(browser, server):
+def test_closing_the_page_stops_the_run(browser, server):
     with opened(browser, server, GRID) as page:
         page.click("#phase .run")
         page.wait_for_selector("#phase td[data-rate]")
@@ -268,7 +268,7 @@ def test_two_runs_at_once(browser, server):
         page.click("#synthetic .run")
         page.wait_for_selector("#synthetic .badge.yes")
         page.click("#tab-phase")
-        assert page.inner_text("#phase .run") == "Stop"  # still at work
+        assert page.inner_text("#phase .run") == "Stop"  # still running
         picture(page, "tested-phase")
         page.click("#phase .run")
 
@@ -304,7 +304,7 @@ def test_address_holds_the_settings(browser, server):
         assert not page.is_checked("#synthetic [value=stotiht]")
 
 
-def test_code_gives_the_numbers_on_the_page(browser, server):
+def test_code_reproduces_the_numbers_on_the_page(browser, server):
     with opened(browser, server, QUICK) as page:
         page.click("#synthetic .run")
         ended(page, "synthetic")
@@ -322,7 +322,7 @@ def test_code_gives_the_numbers_on_the_page(browser, server):
         assert effort.startswith(f"{result.epochs} epochs")
 
 
-def test_settings_without_meaning_are_told_before_a_run(browser, server):
+def test_invalid_settings_are_reported_before_a_run(browser, server):
     with opened(browser, server, QUICK, refused=True) as page:
         page.fill("#s-block", "0")
         page.wait_for_selector("#synthetic [data-part=problem]:visible")
@@ -340,7 +340,7 @@ def test_settings_without_meaning_are_told_before_a_run(browser, server):
         assert page.is_hidden("#synthetic [data-part=problem]")
 
 
-def test_keys_alone_will_do(browser, server):
+def test_page_can_be_used_with_the_keyboard(browser, server):
     with opened(browser, server, QUICK) as page:
         page.focus("#tab-synthetic")
         page.keyboard.press("ArrowRight")
@@ -361,7 +361,7 @@ def test_keys_alone_will_do(browser, server):
         assert page.get_attribute("#synthetic .verdicts", "aria-live") == "polite"
 
 
-def test_everything_has_a_name_for_those_who_hear_it(browser, server):
+def test_all_controls_have_accessible_names(browser, server):
     unnamed = """[...document.querySelectorAll('input, select, button, [role=img], canvas[role]')]
         .filter((e) => !e.labels?.length && !e.ariaLabel && !e.textContent.trim())
         .map((e) => e.outerHTML)"""
@@ -373,7 +373,7 @@ def test_everything_has_a_name_for_those_who_hear_it(browser, server):
         assert len(ids) == len(set(ids))
 
 
-def test_narrow_screens_need_no_scrolling_sideways(browser, server):
+def test_narrow_screens_need_no_horizontal_scrolling(browser, server):
     with opened(browser, server, QUICK, color_scheme="dark") as page:
         page.set_viewport_size({"width": 360, "height": 740})
         page.click("#synthetic .run")
@@ -401,7 +401,7 @@ def luminance(colour):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_text_stands_out_in_light_and_dark(browser, server, scheme):
+def test_text_has_contrast_in_light_and_dark(browser, server, scheme):
     colours = """['.story', '.hint', '.run', '.tabs button', '.alert'].map((name) => {
         const element = document.querySelector(name);
         let behind = element;

@@ -1,4 +1,4 @@
-"""The server: what it answers, what it refuses, and that work ends when nobody listens."""
+"""The server: responses, rejected requests, and cancellation of runs."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ SMALL = {"tab": "synthetic", "shape": "8,8,6", "rank": "2,2,2", "solvers": "auto
 
 
 def executed(code):
-    """Names that Python code leaves behind."""
+    """Namespace after running Python code."""
     names = {}
     exec(code, names)
     return names
 
 
 def same(told, result):
-    """Whether a run on the server and one here came to the same numbers."""
+    """Assert that a run on the server and a local one have equal numbers."""
     assert told["status"] == result.status.name
     assert told["epochs"] == result.epochs
     assert told["passes"] == pytest.approx(result.passes)
@@ -55,7 +55,7 @@ def folders_of_workers(server):
 # ---- the page ----
 
 
-def test_page_comes_with_a_policy_that_lets_nothing_in(server):
+def test_page_has_a_strict_content_security_policy(server):
     status, headers, content = server.ask("GET", "/")
     assert status == 200
     assert b"lowtucker" in content
@@ -67,11 +67,11 @@ def test_page_comes_with_a_policy_that_lets_nothing_in(server):
         assert server.ask("GET", f"/static/{name}")[0] == 200
 
 
-def test_nothing_on_the_page_points_elsewhere():
+def test_page_has_no_external_links():
     for path in STATIC.glob("*.*"):
         urls = set(re.findall(r"https?://[^\s\"'<>]+", path.read_text()))
         assert urls <= {"http://www.w3.org/2000/svg"}, path
-        assert "style=" not in path.read_text() or path.suffix != ".html"  # the policy forbids it
+        assert "style=" not in path.read_text() or path.suffix != ".html"  # forbidden by the policy
 
 
 @pytest.mark.parametrize("path", ["/static/../server.py", "/static/%2e%2e/server.py", "/nothing"])
@@ -116,7 +116,7 @@ def test_settings_are_described(server):
         ({"seed": ["a", "list"]}, "seed", "must be a short text"),
     ],
 )
-def test_settings_without_meaning_are_refused(server, change, field, text):
+def test_invalid_settings_are_rejected(server, change, field, text):
     for path in ("/api/describe", "/api/run"):
         status, answer = server.post(path, SMALL | change)
         assert status == 422
@@ -129,13 +129,13 @@ def test_settings_without_meaning_are_refused(server, change, field, text):
     [b"", b"[1]", b"{", b"[" * 19_999, b'{"a": "' + b"x" * 30_000 + b'"}'],
     ids=["empty", "list", "open", "deep", "long"],
 )
-def test_what_is_no_settings_is_refused(server, body):
+def test_malformed_settings_are_rejected(server, body):
     status, _, content = server.ask("POST", "/api/run", body)
     assert status == 422
     assert "Settings" in json.loads(content)["error"]
 
 
-# ---- runs, and the code that does the same ----
+# ---- runs and their Python code ----
 
 
 @pytest.mark.parametrize(
@@ -149,7 +149,7 @@ def test_what_is_no_settings_is_refused(server, body):
     ],
     ids=lambda change: "-".join(change.values()),
 )
-def test_code_gives_the_numbers_of_the_run(server, change):
+def test_code_reproduces_the_numbers_of_the_run(server, change):
     events = server.run(**SMALL | change)
     assert "error" not in events
     results = executed(events["code"][0]["code"])["results"]
@@ -159,7 +159,7 @@ def test_code_gives_the_numbers_of_the_run(server, change):
     assert events["end"]
 
 
-def test_points_come_while_it_runs_and_end_at_the_tolerance(server):
+def test_points_are_sent_during_the_run_and_reach_the_tolerance(server):
     events = server.run(**SMALL | {"shape": "16,16,8", "solvers": "tiht", "ratio": "4"})
     (told,) = events["result"]
     assert told["success"]
@@ -170,7 +170,7 @@ def test_points_come_while_it_runs_and_end_at_the_tolerance(server):
     assert live == told["history"]["residual"][1 : len(live) + 1]
     truth, found = events["problem"][0]["truth"], told["recovered"]
     assert truth["shape"] == [16, 16, 8]
-    assert truth["data"] == found["data"]  # in 256 levels there is no difference
+    assert truth["data"] == found["data"]  # equal in 256 levels
     assert told["difference"]["high"] < 1e-5
 
 
@@ -193,7 +193,7 @@ def test_phase_diagram_has_the_rates_of_its_code(server):
     assert {0.0, 1.0} <= set(cells.values())
 
 
-def test_phase_diagram_leaves_out_what_cannot_be_measured(server):
+def test_phase_diagram_omits_cells_with_too_many_measurements(server):
     _, facts = server.post(
         "/api/describe", {"tab": "phase", "shape": "3,3,3", "operator": "entries", "most": "6",
                           "columns": "2", "largest": "2"},
@@ -235,11 +235,11 @@ def test_recovery_of_a_file(server, flame, tmp_path, monkeypatch, operator):
     page = server.ask("GET", f"/api/results/{key}/report.html")[2].decode()
     assert "flame.npy, rows 3:14, columns 5:16, frames 2:7" in page
     assert "<script" not in page
-    assert "Beside this page" not in page
+    assert "In this folder" not in page
 
 
 def test_tensor_in_its_own_units(server, tmp_path, monkeypatch):
-    """Negative numbers, several arrays in a file: the one that is chosen, exactly of its rank."""
+    """Negative numbers; several arrays in a file, one of which has exactly the rank."""
     monkeypatch.chdir(tmp_path)
     X = 40 * lt.random_tucker((12, 10, 9), (2, 2, 2), seed=0).full()
     np.savez("both.npz", Y=np.ones((3, 3, 3)), X=X, z=np.ones(3))
@@ -257,7 +257,7 @@ def test_tensor_in_its_own_units(server, tmp_path, monkeypatch):
 
 @pytest.fixture(params=["npz", "mat"])
 def mixed(request, server, tmp_path, monkeypatch):
-    """A file with one tensor among other arrays, which was sent: what was found in it."""
+    """Description of an uploaded file with one tensor among other arrays."""
     monkeypatch.chdir(tmp_path)
     X, name = lt.random_tucker((8, 7, 6), (1, 1, 1), seed=0).full(), f"mixed.{request.param}"
     if request.param == "npz":
@@ -300,14 +300,14 @@ def test_arrays_that_cannot_be_recovered_are_not_offered(server, tmp_path):
         assert f"has no array {name!r}" in answer["error"]
 
 
-def test_complex_numbers_are_not_cut(tmp_path):
+def test_complex_numbers_are_rejected(tmp_path):
     np.save(tmp_path / "x.npy", 1j * np.ones((2, 2, 2)))
     with pytest.raises(ValueError, match="complex numbers; expected real ones"):
         load(tmp_path / "x.npy", "array", None, ((1, 2),) * 3, 10**6)
 
 
-def test_code_makes_the_example_itself(server, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)  # where no flame.npy is
+def test_code_generates_the_example(server, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # without flame.npy
     _, _, content = server.ask("POST", "/api/uploads?example=flame", b"")
     events = server.run(tab="data", file=json.loads(content)["key"], rows="9:20", columns="9:20",
                         frames="2:7", rank="2,2,2", operator="dct")  # fmt: skip
@@ -328,14 +328,14 @@ def test_clip_in_colour_and_a_gif(server, tmp_path):
 
 
 @pytest.mark.parametrize("name", FILES)
-def test_hostile_files_are_refused_and_removed(server, name):
+def test_hostile_files_are_rejected_and_removed(server, name):
     text = FILES[name][1]
     before = kept(server.process.pid)
     status, answer = server.upload(name, content(name))
     assert status == 422
     assert text in answer["error"]
     assert name in answer["error"]
-    assert "/tmp" not in answer["error"]  # the visitor's name for it, not the server's
+    assert "/tmp" not in answer["error"]  # without the folders of the server
     assert not Path("ran-by-pickle").exists()
     assert kept(server.process.pid) <= before
 
@@ -344,21 +344,21 @@ def test_hostile_files_are_refused_and_removed(server, name):
     ("name", "safe", "own"),
     [("../../x.npy", "x.npy", "x.npy"), ("C:\\a b%0a.NPY", "a_b_0a.npy", "a b%0a.NPY")],
 )
-def test_names_of_files_lead_nowhere(server, flame, name, safe, own):
+def test_file_names_cannot_escape_the_folder(server, flame, name, safe, own):
     quoted = name.replace("\\", "%5C").replace(" ", "%20").replace("%0a", "%250a")
     status, found = server.upload(quoted, flame)
     assert (status, found["file"]) == (200, safe)
     _, facts = server.post("/api/describe", {"tab": "data", "file": found["key"]})
-    assert f"load_array({own!r})" in facts["code"]  # the code is for the visitor's file
+    assert f"load_array({own!r})" in facts["code"]  # the original name
 
 
-def test_other_kinds_of_files_are_refused(server):
+def test_unsupported_files_are_rejected(server):
     status, answer = server.upload("run.sh", b"rm")
     assert status == 422
-    assert "'run.sh' is of a kind that is not read here; expected one of .npy" in answer["error"]
+    assert "'run.sh' is not a supported file; expected one of .npy" in answer["error"]
 
 
-def test_keys_that_are_not_known_lead_nowhere(server):
+def test_unknown_keys_are_rejected(server):
     assert server.ask("GET", "/api/results/..%2F..%2Fetc/passwd")[0] == 404
     assert server.ask("GET", "/api/results/nothing/report.html")[0] == 404
     status, answer = server.post("/api/run", {"tab": "data", "file": "nothing"})
@@ -366,28 +366,28 @@ def test_keys_that_are_not_known_lead_nowhere(server):
     assert "Drop it on the page again" in answer["error"]
 
 
-def test_files_that_are_forgotten_are_gone(server, flame):
+def test_deleted_files_are_removed(server, flame):
     _, found = server.upload("flame.npy", flame)
     folder = next(p for root in folders(server.process.pid) for p in root.glob(found["key"]))
     assert server.ask("DELETE", f"/api/uploads/{found['key']}")[0] == 204
     assert not folder.exists()
 
 
-def test_folders_in_use_stay():
+def test_folders_in_use_are_kept():
     store = Store(2)
     try:
         first, second = store.new(), store.new()
         with store.hold(first):
-            assert store.new().key in store.items  # in place of the second
+            assert store.new().key in store.items  # replaces the second
             assert store.get(second.key) is None
             assert first.folder.exists()
-            store.remove(first.key)  # forgotten by the page, but still read
+            store.remove(first.key)  # deleted by the page, but in use
             assert first.folder.exists()
         assert not first.folder.exists()
         store.new()
         for item in store.items.values():
             item.users = 1
-        with pytest.raises(BusyError, match="All 2 files that are kept here are in use"):
+        with pytest.raises(BusyError, match="All 2 stored files are in use"):
             store.new()
     finally:
         store.close()
@@ -403,18 +403,18 @@ def limited():
         yield served
 
 
-def test_files_that_are_too_large_are_refused_while_they_come(limited):
+def test_too_large_files_are_rejected_during_upload(limited):
     before = kept(limited.process.pid)  # other tests send files that fit
     status, answer = limited.upload("x.npy", bytes(3000))
     assert status == 413
     assert "The file is larger than 0.002 MB" in answer["error"]
-    connection = limited.connect()  # without a length, in pieces
+    connection = limited.connect()  # chunked, without a length
     connection.request("POST", "/api/uploads?name=x.npy", iter([bytes(1500)] * 2))
     answer = connection.getresponse()
     assert answer.status == 413
     answer.close()
     connection.close()
-    status, _, content = limited.ask(  # nothing is read of what is announced to be too large
+    status, _, content = limited.ask(  # rejected by the announced length
         "POST", "/api/uploads?name=x.npy", b"", {"Content-Length": "3000"}
     )
     assert status == 413
@@ -431,19 +431,19 @@ def test_only_the_latest_files_are_kept(limited):
     assert set(keys[1:]) <= names
 
 
-def test_runs_beyond_the_time_are_ended(limited):
+def test_runs_beyond_the_time_limit_are_stopped(limited):
     events = limited.run(**LONG)
-    assert "Stopped after 1 s, the longest that a run may take here" in events["error"][0]["text"]
+    assert "Time limit of 1 s reached" in events["error"][0]["text"]
     assert "end" not in events
 
 
 @contextmanager
 def held(served, count):
-    """So many runs, each at work, whose processes are then stopped where they are."""
+    """A number of runs whose processes are suspended."""
     long = {"tab": "synthetic", "shape": "79,79,79", "solvers": "stotiht", "operator": "dct",
             "ratio": "3"}  # fmt: skip
     with ExitStack() as stack:
-        stack.callback(each, served.workers, psutil.Process.resume)  # those that are not killed
+        stack.callback(each, served.workers, psutil.Process.resume)  # processes not killed
         for _ in range(count):
             connection, events = served.start(long)
             stack.callback(connection.close)
@@ -464,27 +464,27 @@ def test_no_more_runs_at_once_than_allowed(limited):
     with held(limited, 2):
         status, answer = limited.post("/api/run", SMALL)
         assert status == 503
-        assert "2 runs are at work already" in answer["error"]
-        status, answer = limited.upload("x.npy", stream.getvalue())  # reading a file is work too
+        assert "2 runs are in progress" in answer["error"]
+        status, answer = limited.upload("x.npy", stream.getvalue())  # reading counts as a run
         assert status == 503
-        assert "2 runs are at work already" in answer["error"]
+        assert "2 runs are in progress" in answer["error"]
     assert eventually(lambda: limited.ask("POST", "/api/run", json.dumps(SMALL))[0] == 200)
 
 
-# ---- several runs, and their ends ----
+# ---- simultaneous runs and cancellation ----
 
 
-def test_runs_do_not_wait_for_each_other(server):
+def test_runs_are_simultaneous(server):
     connection, events = server.start(LONG)
     names = [next(events)["event"] for _ in range(2)]
     assert names == ["code", "problem"]
-    assert server.run(**SMALL)["end"]  # a second one, from the first to the last event
+    assert server.run(**SMALL)["end"]  # a second run completes
     assert server.ask("GET", "/api/about")[0] == 200
-    assert next(events)["event"] == "cell"  # the first goes on
+    assert next(events)["event"] == "cell"  # the first continues
     connection.close()
 
 
-def test_who_hangs_up_ends_the_work(server):
+def test_disconnecting_stops_the_run(server):
     assert eventually(lambda: server.workers() and server.at_rest())  # after earlier runs
     connection, events = server.start(LONG)
     assert [next(events)["event"] for _ in range(3)] == ["code", "problem", "cell"]
@@ -492,19 +492,19 @@ def test_who_hangs_up_ends_the_work(server):
     connection.close()
     assert eventually(lambda: any(map(ended, there)))
     assert eventually(lambda: server.workers() and server.at_rest())
-    # what an ended process left is gone too: there is a folder for each that lives
+    # folders of ended processes are removed
     assert eventually(lambda: len(folders_of_workers(server)) == len(server.workers()))
     assert folders_of_workers(server)
 
 
-def test_a_worker_that_dies_is_told_and_replaced(server):
+def test_dead_worker_is_reported_and_replaced(server):
     connection, events = server.start(LONG)
     assert [next(events)["event"] for _ in range(3)][-1] == "cell"
     for process in server.workers():
         with suppress(psutil.NoSuchProcess):
             process.kill()
     rest = list(events)
-    assert "The process of this run is gone" in rest[-1]["text"]
+    assert "The process of this run ended unexpectedly" in rest[-1]["text"]
     connection.close()
     assert eventually(lambda: "end" in server.run(**SMALL))
 
@@ -514,35 +514,35 @@ def test_a_worker_that_dies_is_told_and_replaced(server):
     "how",
     [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.slow), signal.SIGKILL],
 )
-def test_the_end_of_the_server_is_the_end_of_all(how):
+def test_all_processes_end_with_the_server(how):
     with playground() as served:
         connection, events = served.start(LONG)
         assert next(events)["event"] == "code"
         assert next(events)["event"] == "problem"
-        assert eventually(lambda: len(served.workers()) == 2)  # one at work, one that waits
+        assert eventually(lambda: len(served.workers()) == 2)  # one running, one idle
         children = served.workers()
         served.process.send_signal(how)
         assert served.process.wait(90) == {signal.SIGINT: 130}.get(how, -how)
         assert eventually(lambda: all(map(ended, children)))
         connection.close()
         left = folders(served.process.pid)
-        assert bool(left) == (how == signal.SIGKILL)  # nobody is there to remove them
+        assert bool(left) == (how == signal.SIGKILL)  # not removed after SIGKILL
         for folder in left:
             shutil.rmtree(folder)
 
 
-# ---- who may ask ----
+# ---- allowed hosts and origins ----
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", ""])
-def test_other_names_of_this_machine_are_refused(server, host):
+def test_other_host_names_are_rejected(server, host):
     status, _, content = server.ask("GET", "/", headers={"Host": host})
     assert status == 403
-    assert b"is not this server's" in content
+    assert b"is not allowed" in content
 
 
 @pytest.mark.parametrize("origin", ["http://evil.example", "null", "http://localhost:1"])
-def test_pages_of_others_may_not_start_anything(server, origin):
+def test_requests_from_other_origins_are_rejected(server, origin):
     for method, path in (
         ("POST", "/api/run"),
         ("POST", "/api/uploads"),
@@ -550,10 +550,10 @@ def test_pages_of_others_may_not_start_anything(server, origin):
     ):
         status, _, content = server.ask(method, path, b"{}", {"Origin": origin})
         assert status == 403
-        assert b"are not taken" in content
+        assert b"are rejected" in content
 
 
-def test_names_of_a_server_for_others():
+def test_host_names_of_a_public_server():
     assert host_allowed("[::1]:8000", "::1")
     assert host_allowed("10.0.0.7:8000", "0.0.0.0")
     assert host_allowed("lab.example:8000", "lab.example")
@@ -564,7 +564,7 @@ def test_names_of_a_server_for_others():
 # ---- the command ----
 
 
-def test_a_port_that_is_taken_is_told():
+def test_port_in_use_is_reported():
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -572,10 +572,10 @@ def test_a_port_that_is_taken_is_told():
         done = CliRunner().invoke(main, ["app", "--port", str(port)])
     assert done.exit_code == 2
     assert f"Port {port} of 127.0.0.1 cannot be used" in done.output
-    assert "--port 0 for one that is free" in done.output
+    assert "--port 0 for a free port" in done.output
 
 
-def test_missing_extra_is_told(monkeypatch):
+def test_missing_extra_is_reported(monkeypatch):
     import importlib.util
 
     find = importlib.util.find_spec
@@ -585,11 +585,12 @@ def test_missing_extra_is_told(monkeypatch):
     done = CliRunner().invoke(main, ["app"])
     assert done.exit_code == 2
     assert (
-        'This needs uvicorn, not installed here. Try: pip install "lowtucker[app]"' in done.output
+        'This needs uvicorn, which is not installed. Try: pip install "lowtucker[app]"'
+        in done.output
     )
 
 
-def test_opening_to_others_is_warned_of(monkeypatch):
+def test_public_host_is_warned_about(monkeypatch):
     served = []
     monkeypatch.setattr("lowtucker.lab.app.server.listen", lambda host, port: socket.socket())
     monkeypatch.setattr(
@@ -597,7 +598,7 @@ def test_opening_to_others_is_warned_of(monkeypatch):
     )
     done = CliRunner().invoke(main, ["app", "--host", "0.0.0.0", "--port", "0"])
     assert done.exit_code == 0, done.output
-    assert "Warning: --host 0.0.0.0 lets anybody" in done.stderr
+    assert "Warning: --host 0.0.0.0 lets anyone" in done.stderr
     assert "The playground is at http://0.0.0.0:" in done.stdout
     served[0][0].close()
     done = CliRunner().invoke(main, ["app", "--port", "0"])

@@ -1,4 +1,4 @@
-"""What a run tells while it runs."""
+"""Events of a run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowtucker.run import Progress
 
 @pytest.fixture
 def watch(monkeypatch):
-    """A watch on a tensor, whose clock goes on by a second whenever it is looked at."""
+    """A callback whose clock advances by a second per reading."""
     monkeypatch.setattr(tasks, "POINTS", 0)
     monkeypatch.setattr(tasks, "PICTURES", 0)
     clock = itertools.count()
@@ -29,14 +29,14 @@ def watch(monkeypatch):
     return told
 
 
-def test_pictures_are_of_what_is_best_so_far(watch):
+def test_pictures_show_the_best_iterate(watch):
     for epoch, residual in enumerate([0.5, 0.9, 0.7, 0.3], 1):
         events = watch(epoch, residual)
     kinds = [kind for kind, _ in events]
     assert kinds == ["start", "points", "picture", "points", "points", "points", "picture"]
 
 
-def test_points_tell_the_error_and_the_time_of_the_solver_alone(watch):
+def test_points_have_the_error_and_the_time_of_the_solver(watch):
     watch(1, 0.5, factor=1.5)
     events = watch(2, 0.2, factor=1.25)
     points = [point for kind, told in events if kind == "points" for point in told["points"]]
@@ -45,6 +45,6 @@ def test_points_tell_the_error_and_the_time_of_the_solver_alone(watch):
     assert [point[4] for point in points] == pytest.approx([0.5, 0.25])
 
 
-def test_what_is_no_number_is_told_as_none(watch):
+def test_nan_is_sent_as_none(watch):
     events = watch(1, float("inf"))
     assert events[1][1]["points"][0][3] is None

@@ -1,4 +1,4 @@
-"""The benchmark of Dask: what it compares is the same, and it runs. No test asserts a time."""
+"""The benchmark of Dask compares equal computations. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def small(monkeypatch):
         monkeypatch.setattr(cluster, name, value)
 
 
-def test_an_iteration_in_chunks_is_that_of_the_matrix(small):
+def test_iteration_in_chunks_equals_that_of_the_matrix(small):
     matrix = np.concatenate([cluster.rows(k, 40) for k in range(3)])
     here = cluster.step_of(lt.DenseOperator(matrix, (6, 5, 4)))()
     there = cluster.step_of(lt.from_dask(cluster.lazily(3, 40), (6, 5, 4)))()
@@ -28,7 +28,7 @@ def test_an_iteration_in_chunks_is_that_of_the_matrix(small):
     assert here.t == there.t == 1
 
 
-def test_the_loopback_counts_what_is_sent():
+def test_loopback_counts_sent_bytes():
     import socket
 
     def send():
@@ -44,23 +44,23 @@ def test_the_loopback_counts_what_is_sent():
     assert cluster.moved_by(send) >= 100_000
 
 
-def test_the_rows_have_ratios_and_what_is_behind_them():
+def test_rows_have_ratios_and_details():
     few, many = {10: 2e6, 40: 2.1e6}, {1: 1e6, 4: 6e6}
     row = cluster._traffic("rows", few, "m = ", "<= 1.1")
     assert (row.ratio, row.met, row.detail) == (1.05, True, "m = 10 2.00 MB, m = 40 2.10 MB")
     assert not cluster._traffic("workers", many, "workers: ", "<= 5").met
 
 
-WIDE = {"COLUMNS": "300"}  # no cell of the table is broken into lines
+WIDE = {"COLUMNS": "300"}  # no cell of the table is wrapped
 
 
 def met_in(output):
-    """Whether each row of the printed table met its target."""
+    """Whether each row of the printed table meets its target."""
     return re.findall(r"[<>]= [\d.]+ +│ (yes|no) ", output)
 
 
 @pytest.mark.parametrize(("moved", "met", "code"), [(5e6, "yes", 0), (6e6, "no", 3)])
-def test_exit_code_says_whether_a_target_was_missed(moved, met, code, monkeypatch):
+def test_exit_code_is_3_if_a_target_is_missed(moved, met, code, monkeypatch):
     few = cluster._traffic("rows", {10: 1e6, 40: 1e6}, "m = ", "<= 1.1")
     many = cluster._traffic("workers", {1: 1e6, 4: moved}, "workers: ", "<= 5")
     monkeypatch.setattr(cluster, "overhead_rows", lambda chunks, repeats: [])
@@ -71,7 +71,7 @@ def test_exit_code_says_whether_a_target_was_missed(moved, met, code, monkeypatc
 
 
 @pytest.mark.slow
-def test_the_command_measures_and_says_whether_targets_are_met(monkeypatch):
+def test_command_prints_rows_and_targets(monkeypatch):
     run = cluster.run
     monkeypatch.setattr(cluster, "run", lambda gigabytes: run(gigabytes / 4, repeats=1))
     done = CliRunner().invoke(main, ["bench", "dask", "--gigabytes", "0.5"], env=WIDE)
@@ -83,7 +83,7 @@ def test_the_command_measures_and_says_whether_targets_are_met(monkeypatch):
     assert re.search(r"workers: 1 \d+\.\d\d MB", done.output)
 
 
-def test_options_of_other_benchmarks_are_refused():
+def test_options_of_other_benchmarks_are_rejected():
     done = CliRunner().invoke(main, ["bench", "dask", "--trials", "3"])
     assert done.exit_code == 2
-    assert "--trials is not for dask" in done.output
+    assert "--trials is not an option of dask" in done.output

@@ -1,4 +1,4 @@
-"""The benchmark compares like with like, and runs. No test asserts a time."""
+"""The benchmark compares equal computations. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from lowtucker.lab.bench import iteration
 from lowtucker.lab.bench.timing import write_csv
 
 
-def test_the_loops_compute_what_they_are_compared_with(rng):
+def test_loops_compute_the_same_as_the_library(rng):
     Z = rng.standard_normal(iteration.SHAPE)
     ours = lt.hosvd(Z, iteration.RANK).full()
     np.testing.assert_allclose(iteration.numpy_hosvd(Z, iteration.RANK), ours, atol=1e-12)
@@ -20,7 +20,7 @@ def test_the_loops_compute_what_they_are_compared_with(rng):
     np.testing.assert_allclose(hosvd_only, ours, atol=1e-12)
 
 
-def test_the_numpy_loop_solves_the_problem():
+def test_numpy_loop_solves_the_problem():
     X = lt.random_tucker(iteration.SHAPE, iteration.RANK, seed=0, orthonormal=False)
     A = lt.gaussian(iteration.SHAPE, iteration.M, seed=1, normalize="frobenius")
     found = iteration.numpy_stotiht(A.matrix, A.forward(X), 100, iteration.numpy_hosvd)
@@ -36,7 +36,7 @@ def test_the_numpy_loop_solves_the_problem():
         lambda: [iteration.import_row(repeats=1)],
     ],
 )
-def test_rows_name_their_ratio_target_and_times(make, tmp_path):
+def test_rows_state_ratio_target_and_times(make, tmp_path):
     rows = make()
     for row in rows:
         assert row.ratio > 0

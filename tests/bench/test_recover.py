@@ -1,4 +1,4 @@
-"""The benchmark of the one call: what its rows say is right. No test asserts a time."""
+"""The rows of the benchmark of ``recover`` are correct. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lowtucker.lab.bench.yardsticks import NAMES, TOL, TUNING, Recovery, chosen
 NOWHERE = Path("no such clip.mat")
 SMALL = Recovery(
     name="A1", shape=(5, 5, 6), rank=(1, 2, 2), m=60, trials=4, compared=3, slow=2, tuning=2,
-    stacked=True, orthonormal=False, targets={"value": ">= 0.5"},
+    batched=True, orthonormal=False, targets={"value": ">= 0.5"},
 )  # fmt: skip
 NOISY = {"name": "C", "shape": (6, 6, 6), "rank": (2, 2, 2), "m": 150, "trials": 2, "noise": 0.1}
 
@@ -32,16 +32,16 @@ def method(name: str):
 # Problems
 
 
-def test_trials_of_a_stack_are_the_single_problems():
-    (stack,) = SMALL.cases(3, TUNING, stack=True)
-    for k, case in enumerate(SMALL.cases(3, TUNING, stack=False)):
-        np.testing.assert_array_equal(stack.A.matrix[k], case.A.matrix)
-        np.testing.assert_allclose(stack.X_true.full()[k], case.X_true.full(), atol=1e-13)
-        np.testing.assert_allclose(stack.y[k], case.y, atol=1e-12)
-    assert not np.array_equal(SMALL.draw(0).A.matrix, stack.A.matrix[0])  # not the tuning ones
+def test_batch_holds_the_single_problems():
+    (batch,) = SMALL.cases(3, TUNING, batch=True)
+    for k, case in enumerate(SMALL.cases(3, TUNING, batch=False)):
+        np.testing.assert_array_equal(batch.A.matrix[k], case.A.matrix)
+        np.testing.assert_allclose(batch.X_true.full()[k], case.X_true.full(), atol=1e-13)
+        np.testing.assert_allclose(batch.y[k], case.y, atol=1e-12)
+    assert not np.array_equal(SMALL.draw(0).A.matrix, batch.A.matrix[0])  # not the tuning problems
 
 
-def test_noise_has_its_share_and_outliers_are_as_many_as_they_should():
+def test_noise_and_outliers_have_their_shares():
     clean = yardsticks.NearOracle(**{**NOISY, "noise": 0.0}).draw(0)
     noisy = yardsticks.NearOracle(**NOISY).draw(0)
     noise = np.linalg.norm(noisy.y - clean.y) / np.linalg.norm(clean.y)
@@ -64,14 +64,14 @@ def test_small_problems_are_fixed_attainable_and_of_every_order():
 
 def test_every_name_has_yardsticks_and_targets():
     found = chosen(NAMES, NOWHERE)
-    assert {one.name for one in found} == set(NAMES) - {"A5"}  # which needs the clip
+    assert {one.name for one in found} == set(NAMES) - {"A5"}  # needs the clip
     assert all(any(one.targets for one in found if one.name == name) for name in NAMES[:3])
 
 
 # Rows
 
 
-def test_a_row_of_the_default_is_what_a_user_gets():
+def test_row_of_the_default_equals_a_plain_call():
     row = recover.measure(SMALL, None, 4)
     errors, passes = [], []
     for k in range(4):
@@ -87,22 +87,22 @@ def test_a_row_of_the_default_is_what_a_user_gets():
     assert (row.target, row.met) == (">= 0.5", row.value >= 0.5)
 
 
-def test_a_row_of_a_stack_is_that_of_single_runs():
-    """Trial k of the stack draws blocks as the single run with seed (0, k)."""
+def test_row_of_a_batch_equals_single_runs():
+    """Trial k of the batch draws blocks as the single run with seed (0, k)."""
     fixed = STOTIHT.with_step(0.45)
     row = recover.measure(SMALL, fixed, 3)
     stop = lt.ErrorBelow(1e-5) | lt.Stalled() | lt.MaxEpochs(500)
     runs = [
         lt.solve(lt.Problem(c.A, c.y), lt.StoTIHT(step=0.45), c.rank, stop=stop, X_true=c.X_true,
                  seed=(0, k))
-        for k, c in enumerate(SMALL.cases(3, 0, stack=False))
+        for k, c in enumerate(SMALL.cases(3, 0, batch=False))
     ]  # fmt: skip
     assert row.value == np.mean([run.error <= 1e-5 for run in runs])
     assert row.passes == np.median([run.passes for run in runs])
     assert (row.method, row.met, row.note) == ("StoTIHT", None, "step 0.45")
 
 
-def test_a_missed_target_is_missed():
+def test_missed_target_is_reported():
     few = replace(SMALL, m=23, targets={"value": ">= 1", "passes_to_tol": "<= 1"})
     row = recover.measure(few, None, 2)
     assert row.met is False
@@ -112,11 +112,11 @@ def test_a_missed_target_is_missed():
     assert not holds(np.nan, ">= 1")
 
 
-def test_timed_rows_have_passes_to_the_error_and_ratios():
-    timed = replace(SMALL, timed=True, stacked=False)
+def test_timed_rows_have_passes_to_tolerance_and_ratios():
+    timed = replace(SMALL, timed=True, batched=False)
     row = recover.measure(timed, None, 2)
     reached = []
-    for case in timed.cases(2, 0, stack=False):
+    for case in timed.cases(2, 0, batch=False):
         history = lt.recover(case.A, case.y, case.rank, X_true=case.X_true).history
         reached.append(next(p for p, e in zip(history.passes, history.error, strict=True)
                             if e <= TOL))  # fmt: skip
@@ -142,7 +142,7 @@ def test_near_oracle_divides_by_least_squares_on_the_tangent_space():
 
 
 @pytest.mark.slow
-def test_outliers_compare_with_the_measurements_that_were_replaced():
+def test_outliers_are_compared_with_clean_measurements():
     yardstick = yardsticks.Outliers(**{**NOISY, "noise": 0.01}, share=0.02)
     case = yardstick.draw(1)
     free = lt.recover(case.A, case.clean, case.rank)
@@ -151,7 +151,7 @@ def test_outliers_compare_with_the_measurements_that_were_replaced():
     assert yardstick.run(case).score < 2 < yardstick.score(case, plain)
 
 
-def test_unknown_rank_counts_the_true_one():
+def test_unknown_rank_counts_true_ranks():
     yardstick = yardsticks.UnknownRank(**{**NOISY, "noise": 0.01})
     case = yardstick.draw(2)
     assert yardstick.run(case).score == 1
@@ -159,7 +159,7 @@ def test_unknown_rank_counts_the_true_one():
     assert yardstick.summary(np.array([1.0, 0.0, 1.0, 1.0])) == (0.75, "trials 1")
 
 
-def test_small_counts_where_the_default_is_worse():
+def test_small_counts_problems_where_the_default_is_worse():
     small = yardsticks.Small(name="S", trials=3)
     exact = small.draw(1)
     good = small.recover(exact)
@@ -174,7 +174,7 @@ def test_small_counts_where_the_default_is_worse():
 def test_the_best_step_recovers_most_and_then_takes_the_fewest_passes():
     steps = (0.3, 0.65, 3.0)
     tiht = IHTMethod("TIHT", lt.TIHT(), steps=steps)
-    cases = list(replace(SMALL, m=90).cases(4, TUNING, stack=True))
+    cases = list(replace(SMALL, m=90).cases(4, TUNING, batch=True))
     outcomes = {s: tiht.with_step(s).run(cases[0], TOL) for s in steps}
     recovered = {s: int(np.sum(outcomes[s].score <= TOL)) for s in steps}
     assert recovered[3.0] == 0
@@ -184,8 +184,8 @@ def test_the_best_step_recovers_most_and_then_takes_the_fewest_passes():
     assert recover.tune(replace(SMALL, m=90), tiht).note == "step 0.65"
 
 
-def test_tensorly_is_a_sweep_of_reads_for_each_mode_and_the_core():
-    """Its error is that of the tensor it gives, on a problem that it can solve."""
+def test_tensorly_takes_a_pass_per_mode_and_one_for_the_core():
+    """Its error is that of the returned tensor, on a problem that it solves."""
     from tensorly.regression import TuckerRegressor
 
     case = replace(SMALL, m=140).draw(0)
@@ -209,15 +209,15 @@ def test_methods_recover_an_easy_problem(one):
 # The command
 
 
-def test_jobs_hold_to_the_trials_that_are_wanted():
+def test_jobs_respect_the_number_of_trials():
     counts = {job.method.name if job.method else "auto": job.trials for job in recover.jobs(SMALL)}
     assert counts == {"auto": 4, "TIHT": 3, "NTIHT": 3, "StoTIHT": 3, "RGN": 3, "TensorLy": 2}
     assert {job.trials for job in recover.jobs(SMALL, 1)} == {1}
     assert [job.trials for job in recover.jobs(replace(SMALL, slow=0))] == [4, 3, 3, 3, 3]
 
 
-def test_the_command_measures_writes_and_draws(tmp_path, monkeypatch):
-    """In processes of their own, as a user runs it."""
+def test_command_prints_writes_and_plots(tmp_path, monkeypatch):
+    """In separate processes, as for a user."""
     monkeypatch.setattr(yardsticks, "yardsticks", lambda candle: [SMALL])
     monkeypatch.setattr(recover, "COMPARATORS", (method("TIHT"),))
     files = [tmp_path / "new" / "rows.csv", tmp_path / "new" / "rows.png"]
@@ -239,7 +239,7 @@ def row(**changes):
 
 
 @pytest.mark.parametrize(("met", "code"), [(True, 0), (None, 0), (False, 3)])
-def test_exit_code_says_whether_a_target_was_missed(met, code, monkeypatch):
+def test_exit_code_is_3_if_a_target_is_missed(met, code, monkeypatch):
     monkeypatch.setattr(recover, "run", lambda *_: iter([row(met=met), row(met=None)]))
     assert CliRunner().invoke(main, ["bench", "recover", "--only", "A1"]).exit_code == code
 
@@ -247,24 +247,24 @@ def test_exit_code_says_whether_a_target_was_missed(met, code, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["recover", "--only", "A1,Z9"], "no yardstick 'Z9'. Choose from A1, A2"),
+        (["recover", "--only", "A1,Z9"], "Unknown yardstick 'Z9'. Choose from A1, A2"),
         (["recover", "--only", "B1", "--plot", "x.png"], "--plot shows A1 and A2"),
-        (["recover", "--only", "A5", "--candle", "nowhere.mat"], "no file nowhere.mat"),
+        (["recover", "--only", "A5", "--candle", "nowhere.mat"], "nowhere.mat does not exist"),
         (["iteration", "--only", "A1"], "belong to recover"),
     ],
 )
-def test_wrong_options_are_errors_before_any_work(options, text):
+def test_invalid_options_are_rejected_before_the_run(options, text):
     done = CliRunner().invoke(main, ["bench", *options])
     assert done.exit_code == 2
     assert text in done.output
 
 
-def test_a5_without_the_clip_is_an_error_when_it_is_all_that_is_wanted():
+def test_a5_alone_without_the_clip_is_an_error():
     with pytest.raises(ValueError, match="not at no such clip"):
         chosen(["A5"], NOWHERE)
 
 
-def test_the_picture_has_a_panel_a_work_and_a_line_a_method(tmp_path):
+def test_plot_has_a_panel_per_yardstick_and_a_line_per_method(tmp_path):
     one = row()
     rows = [replace(one, m=m, m_per_dof=m / 22, value=v) for m, v in ((26, 0.9), (36, 1.0))]
     figure = recover.phase_plot([*rows, replace(one, work="B1")])
@@ -274,11 +274,11 @@ def test_the_picture_has_a_panel_a_work_and_a_line_a_method(tmp_path):
     np.testing.assert_allclose(line.get_ydata(), [90, 100])
     both = recover.phase_plot([*rows, replace(one, work="A2")])
     assert [p.get_title()[:2] for p in both.axes] == ["A1", "A2"]
-    with pytest.raises(ValueError, match="Nothing to draw"):
+    with pytest.raises(ValueError, match="Nothing to plot"):
         recover.phase_plot([replace(one, work="B1")])
 
 
-def test_rows_are_written_as_they_are(tmp_path):
+def test_rows_are_written_to_csv(tmp_path):
     write_csv([row()], tmp_path / "rows.csv")
     with open(tmp_path / "rows.csv", newline="") as file:
         (line,) = csv.DictReader(file)

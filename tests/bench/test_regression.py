@@ -1,4 +1,4 @@
-"""The benchmark of regression compares like with like, and runs. No test asserts a time."""
+"""The benchmark of regression compares equal tasks. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_rows_compare_errors_and_times_with_the_best_and_the_default(tmp_path):
         assert "RidgeCV" in row.detail
         assert " ms" in row.detail
         assert row.met == (row.ratio <= 1 if row.target == "<= 1" else row.ratio >= 5)
-    assert rows[0].ratio >= rows[2].ratio  # nobody is worse than the best of several
+    assert rows[0].ratio >= rows[2].ratio  # the best of several is at least as good as the default
     assert rows[2].ratio < 1.2
     write_csv(rows, tmp_path / "rows.csv")
     with open(tmp_path / "rows.csv", newline="") as file:
@@ -53,7 +53,7 @@ def test_all_three_methods_solve_an_easy_case():
     assert len(ours.seconds) == 2
 
 
-def test_an_offset_is_taken_out_for_tensorly():
+def test_data_are_centred_for_tensorly():
     (split, _) = small().splits()
     moved = regression.Split(split.X + 3, split.y + 50, split.X_test + 3, split.y_test + 50)
     for fit in (
@@ -66,7 +66,7 @@ def test_an_offset_is_taken_out_for_tensorly():
         )  # fmt: skip
 
 
-def test_no_times_are_compared_with_a_method_that_finds_nothing(monkeypatch):
+def test_times_of_useless_fits_are_omitted(monkeypatch):
     monkeypatch.setattr(regression, "RIDGES", (1e6,))
     monkeypatch.setattr(regression, "DEFAULT", 1e6)
     rows = list(regression.run(TuckerRegressor, [small()]))
@@ -105,7 +105,7 @@ def test_halves_of_the_scene_do_not_overlap():
     assert not first & {row.tobytes() for row in splits[0].X_test}
 
 
-def test_the_command_prints_a_table_and_tells_by_its_exit_code(monkeypatch):
+def test_command_prints_a_table_and_sets_the_exit_code(monkeypatch):
     rows = [Row("small: error", 0.5, "<= 1", True, "error 1"), Row("t", 2.0, ">= 5", False, "ms")]
     monkeypatch.setattr(regression, "run", lambda regressor: iter(rows))
     done = CliRunner().invoke(main, ["bench", "regression"])
@@ -115,4 +115,4 @@ def test_the_command_prints_a_table_and_tells_by_its_exit_code(monkeypatch):
     assert CliRunner().invoke(main, ["bench", "regression"]).exit_code == 0
     refused = CliRunner().invoke(main, ["bench", "regression", "--trials", "3"])
     assert refused.exit_code == 2
-    assert "--trials is not for regression" in refused.output
+    assert "--trials is not an option of regression" in refused.output

@@ -1,4 +1,4 @@
-"""The benchmark of structured measurements: what its rows say is right. No test asserts a time."""
+"""The rows of the benchmark of structured measurements are correct. No test asserts a time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DISK = OutOfCore(
     targets={"recovered": ">= 1", "ratio": "<= 1e9", "memory": "<= 1e9"},
 )  # fmt: skip
 
-needs_proc = pytest.mark.skipif(math.isnan(memory_now("VmHWM")), reason="there is no /proc")
+needs_proc = pytest.mark.skipif(math.isnan(memory_now("VmHWM")), reason="no /proc")
 
 
 # Problems
@@ -69,15 +69,15 @@ def test_rank_one_rows_are_normal_vectors_and_the_core_has_its_mean():
     np.testing.assert_allclose(np.sum(X_true.core - plain.core), 0.8)
 
 
-def test_samples_are_distinct_and_judged_by_others():
+def test_samples_are_distinct_and_disjoint_from_test_entries():
     A, _, unseen = SAMPLES.draw(0)
     every = np.concatenate([A.indices, unseen])
     assert len(np.unique(every, axis=0)) == len(every) == 1000
-    # as many as there are, where the tensor is small
+    # all remaining entries of a small tensor
     assert len(replace(SAMPLES, held_out=10_000).draw(0).unseen) == 15 * 14 * 13 - 900
 
 
-def test_drawing_samples_makes_nothing_of_the_size_of_the_tensor():
+def test_drawing_samples_does_not_form_the_full_tensor():
     work = replace(SAMPLES, shape=(1000, 1000, 1000), m=2000)
     tracemalloc.start()
     A, X_true, unseen = work.draw(0)
@@ -90,8 +90,8 @@ def test_drawing_samples_makes_nothing_of_the_size_of_the_tensor():
 # Rows
 
 
-def test_a_row_is_what_a_user_gets():
-    work = replace(SMALL, shape=(6, 6, 6), m=60, tol=1e-8)  # which not all errors are below
+def test_row_equals_plain_calls():
+    work = replace(SMALL, shape=(6, 6, 6), m=60, tol=1e-8)  # some errors are larger
     errors, passes = [], []
     for k in range(3):
         A, X_true, _ = work.draw(k)
@@ -107,8 +107,8 @@ def test_a_row_is_what_a_user_gets():
     assert 0 < row.seconds <= row.worst
 
 
-def test_entries_that_were_not_sampled_are_what_counts():
-    few = replace(SAMPLES, m=60, targets={"recovered": ">= 1"})  # fewer than can be enough
+def test_error_is_that_of_entries_not_sampled():
+    few = replace(SAMPLES, m=60, targets={"recovered": ">= 1"})  # too few
     A, X_true, unseen = few.draw(0)
     with pytest.warns(lt.UnderdeterminedWarning):
         X = lt.recover(A, A.forward(X_true), (2, 2, 2)).X.full()
@@ -135,7 +135,7 @@ def test_coefficients_of_transforms(kind):
     assert (row.recovered, row.note) == (1, kind)
 
 
-def test_targets_are_of_the_numbers_that_they_name():
+def test_targets_refer_to_the_named_numbers():
     targets = {"recovered": ">= 0.5", "seconds": "<= 2", "worst": "<= 8", "memory": "<= 200"}
     work = replace(SMALL, targets=targets)
     runs = [Outcome(1e-6, 3.0, 1.0), Outcome(1e-5, 5.0, 2.0), Outcome(1e-4, 4.0, 7.0)]
@@ -149,14 +149,14 @@ def test_targets_are_of_the_numbers_that_they_name():
     unknown = work.row(runs, math.nan)
     assert unknown.met is True
     assert "MB" not in unknown.target
-    assert "memory is not known" in unknown.note
+    assert "memory is unknown" in unknown.note
 
 
 # Memory
 
 
 @needs_proc
-def test_the_peak_is_that_of_the_process_not_of_the_one_that_started_it():
+def test_peak_is_that_of_the_process_not_of_its_parent():
     ballast = np.ones(50_000_000)  # 400 MB
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
         assert 10 < process.submit(peak_memory).result() < 300
@@ -164,7 +164,7 @@ def test_the_peak_is_that_of_the_process_not_of_the_one_that_started_it():
 
 
 @needs_proc
-def test_anonymous_memory_is_watched_while_it_is_used():
+def test_anonymous_memory_records_the_peak():
     with out_of_core.AnonymousMemory() as memory:
         first = memory.peak
         ballast = np.ones(10_000_000)
@@ -175,7 +175,7 @@ def test_anonymous_memory_is_watched_while_it_is_used():
     assert first + 50 < memory.peak < first + 200
 
 
-def test_without_proc_memory_is_not_known(monkeypatch):
+def test_memory_is_unknown_without_proc(monkeypatch):
     def nowhere(*_, **__):
         raise FileNotFoundError
 
@@ -189,27 +189,27 @@ def test_without_proc_memory_is_not_known(monkeypatch):
 # Out of core
 
 
-def test_the_file_is_a_matrix_that_measured_the_tensor(tmp_path, monkeypatch):
+def test_file_holds_the_matrix_of_the_measurements(tmp_path, monkeypatch):
     X_true = lt.random_tucker((5, 6, 7), (2, 2, 2), seed=0)
     y = out_of_core.write_matrix(tmp_path / "A.npy", X_true, 100, seed=3)
     A = np.load(tmp_path / "A.npy")
     assert (A.dtype, A.shape) == (np.float32, (100, 210))
     assert abs(A.std() - 1) < 0.02
     np.testing.assert_allclose(y, A.astype(float) @ X_true.full().ravel(), rtol=1e-12)
-    monkeypatch.setattr(out_of_core, "WRITTEN", 4 * 210 * 7)  # rows that do not divide 100
+    monkeypatch.setattr(out_of_core, "WRITTEN", 4 * 210 * 7)  # 7 rows do not divide 100
     other = out_of_core.write_matrix(tmp_path / "B.npy", X_true, 100, seed=3)
     np.testing.assert_array_equal(np.load(tmp_path / "B.npy"), A)
     np.testing.assert_allclose(other, y, rtol=1e-12)
 
 
 @pytest.mark.parametrize("block", [1, 4 * 210 * 7, 1 << 25])
-def test_reading_once_reads_every_row_once(block, tmp_path, monkeypatch):
+def test_read_once_reads_every_row_once(block, tmp_path, monkeypatch):
     monkeypatch.setattr(out_of_core, "BLOCK_BYTES", block)
     np.save(tmp_path / "A.npy", np.ones((100, 210), np.float32))
     assert out_of_core.read_once(tmp_path / "A.npy") == 4 * 100 * 210
 
 
-def test_a_file_is_recovered_from_and_removed(tmp_path, monkeypatch):
+def test_file_is_removed_after_the_recovery(tmp_path, monkeypatch):
     monkeypatch.setattr(out_of_core, "IN_MEMORY", 4 * 1000 * 300)  # a part of the rows
     row = replace(DISK, folder=str(tmp_path)).measure(1)
     assert (row.work, row.m, row.trials, row.recovered) == ("O", 1000, 1, 1)
@@ -221,7 +221,7 @@ def test_a_file_is_recovered_from_and_removed(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-def test_the_pass_from_disk_is_over_the_longer_of_its_parts(monkeypatch):
+def test_ratio_is_relative_to_the_longer_part(monkeypatch):
     times = out_of_core.Timings(2.0, 1.0, 2.5, 9.0, 3.0, 1e-7, 400.0)
     monkeypatch.setattr(out_of_core, "measure", lambda *_: times)
     row = replace(DISK, targets={"ratio": "<= 1.25"}).measure(1)
@@ -230,7 +230,7 @@ def test_the_pass_from_disk_is_over_the_longer_of_its_parts(monkeypatch):
     assert replace(DISK, targets={"ratio": "<= 1.2"}).measure(1).met is False
 
 
-def test_no_room_on_the_disk_is_said_and_nothing_is_written(tmp_path, monkeypatch):
+def test_insufficient_disk_space_is_reported_and_nothing_is_written(tmp_path, monkeypatch):
     asked = []
 
     def usage(path):
@@ -238,11 +238,11 @@ def test_no_room_on_the_disk_is_said_and_nothing_is_written(tmp_path, monkeypatc
         return namedtuple("usage", "total used free")(10**7, 0, 4_399_999)
 
     monkeypatch.setattr(shutil, "disk_usage", usage)
-    monkeypatch.setattr(out_of_core, "measure", None)  # a call would be an error
+    monkeypatch.setattr(out_of_core, "measure", None)  # must not be called
     row = replace(DISK, folder=str(tmp_path)).measure(1)
     assert asked == [str(tmp_path)]
     assert (row.trials, row.met, row.target) == (0, None, "")
-    assert "left out: needs 0.0044 GB of disk" in row.note
+    assert "skipped: needs 0.0044 GB of disk" in row.note
     assert np.isnan([row.recovered, row.error, row.seconds, row.passes, row.memory]).all()
 
 
@@ -253,8 +253,8 @@ def invoke(*options):
     return CliRunner().invoke(main, ["bench", "structured", *map(str, options)])
 
 
-def test_the_command_measures_and_writes(tmp_path):
-    """In processes of their own, as a user runs it."""
+def test_command_prints_and_writes(tmp_path):
+    """In separate processes, as for a user."""
     file = tmp_path / "new" / "rows.csv"
     done = invoke("--only", "a4", "--trials", 1, "--csv", file)
     assert done.exit_code == 0, done.output
@@ -269,13 +269,13 @@ def test_the_command_measures_and_writes(tmp_path):
     assert all(float(row["memory"]) > 20 for row in rows)
 
 
-def test_the_command_passes_on_the_size_and_the_folder(tmp_path, monkeypatch):
+def test_command_passes_on_size_and_folder(tmp_path, monkeypatch):
     seen = []
 
     def run(works, trials):
         seen.extend(works)
         assert trials is None
-        return iter([DISK.row([], math.nan, "left out: why")])
+        return iter([DISK.row([], math.nan, "skipped: why")])
 
     monkeypatch.setattr(structured, "run", run)
     folder = tmp_path / "made"
@@ -283,12 +283,12 @@ def test_the_command_passes_on_the_size_and_the_folder(tmp_path, monkeypatch):
     assert done.exit_code == 0, done.output
     assert [(one.m, one.folder) for one in seen] == [(30000, str(folder))]
     assert folder.is_dir()
-    assert "O m = 1000: left out: why" in done.output
+    assert "O m = 1000: skipped: why" in done.output
     assert "nan" not in done.output
 
 
 @pytest.mark.parametrize(("met", "code"), [(True, 0), (None, 0), (False, 3)])
-def test_exit_code_says_whether_a_target_was_missed(met, code, monkeypatch):
+def test_exit_code_is_3_if_a_target_is_missed(met, code, monkeypatch):
     row = replace(SMALL.row([Outcome(0.0, 1.0, 1.0)], 50.0), met=met)
     monkeypatch.setattr(structured, "run", lambda *_: iter([row, replace(row, met=None)]))
     assert invoke("--only", "A4").exit_code == code
@@ -297,18 +297,24 @@ def test_exit_code_says_whether_a_target_was_missed(met, code, monkeypatch):
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        (["structured", "--only", "A1"], "no yardstick 'A1'. Choose from A4, B6"),
-        (["structured", "--only", "A4", "--plot", "x.png"], "--plot is not for structured"),
-        (["structured", "--only", "A4", "--candle", "x.mat"], "--candle is not for structured"),
-        (["structured", "--only", "A4", "--gigabytes", "2"], "are for O: name it in --only"),
-        (["structured", "--only", "A4", "--folder", "."], "are for O: name it in --only"),
+        (["structured", "--only", "A1"], "Unknown yardstick 'A1'. Choose from A4, B6"),
+        (
+            ["structured", "--only", "A4", "--plot", "x.png"],
+            "--plot is not an option",
+        ),
+        (
+            ["structured", "--only", "A4", "--candle", "x.mat"],
+            "--candle is not an option",
+        ),
+        (["structured", "--only", "A4", "--gigabytes", "2"], "apply to O: include it in --only"),
+        (["structured", "--only", "A4", "--folder", "."], "apply to O: include it in --only"),
         (["structured", "--only", "O", "--gigabytes", "0.1"], "0.1 is not in the range"),
         (["structured", "--trials", "0"], "0 is not in the range"),
-        (["recover", "--gigabytes", "2"], "--gigabytes is not for recover"),
+        (["recover", "--gigabytes", "2"], "--gigabytes is not an option of recover"),
         (["iteration", "--folder", "."], "--gigabytes and --folder to structured"),
     ],
 )
-def test_wrong_options_are_errors_before_any_work(options, text):
+def test_invalid_options_are_rejected_before_the_run(options, text):
     done = CliRunner().invoke(main, ["bench", *options])
     assert done.exit_code == 2
     assert text in done.output

@@ -1,4 +1,4 @@
-"""One small run of all figures."""
+"""A small run of all figures."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
 
 @pytest.fixture(scope="session")
 def reproduction(tmp_path_factory):
-    """Everything that ``lowtucker reproduce all`` writes, in small."""
+    """All files of a small ``lowtucker reproduce all``."""
     run = Reproduction(NAMES, tmp_path_factory.mktemp("all"), trials=2, paper=small_paper())
     claims = run.run(run.pending())
     return run, claims

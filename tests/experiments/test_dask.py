@@ -1,4 +1,4 @@
-"""Trials farmed to a Dask cluster: real workers, some of which die or are not fit for it."""
+"""Trials on a Dask cluster: real workers, some of which die or are unsuitable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from small_paper import small_paper
 distributed = pytest.importorskip("distributed", reason="Dask is not installed")
 
 pytestmark = [
-    pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there"),
+    pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals"),
     # Dask leaves sockets and loops to the garbage collector when workers are killed
     pytest.mark.filterwarnings("ignore::ResourceWarning"),
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
@@ -37,7 +37,7 @@ pytestmark = [
 
 SEED, DEADLINE = 3, 60.0
 
-# A module of its own: workers import it, which they cannot do with a test module.
+# A separate module: workers cannot import a test module.
 TRIALS = '''
 import os
 import signal
@@ -51,12 +51,12 @@ from lowtucker.simulation.base import Experiment
 
 
 class Trouble(LookupError):
-    """Known to this module alone."""
+    """Defined only in this module."""
 
 
 @dataclass(frozen=True)
 class Trials(Experiment):
-    """Numbers that depend on cell, trial and seed; every call leaves two lines in a log."""
+    """Numbers that depend on cell, trial and seed; every call logs two lines."""
 
     folder: str
     labels: str = "abc"
@@ -100,7 +100,7 @@ class Trials(Experiment):
 
 @pytest.fixture(scope="module")
 def trials(tmp_path_factory):
-    """Module ``farmed_trials``, which workers find too: they get the path of this process."""
+    """Module ``farmed_trials``; workers inherit the path of this process."""
     folder = tmp_path_factory.mktemp("modules")
     (folder / "farmed_trials.py").write_text(TRIALS)
     sys.path.insert(0, str(folder))
@@ -124,7 +124,7 @@ def connected(cluster):
 
 @pytest.fixture
 def client(cluster, connected):
-    """Client of two workers; those that a test killed were started again."""
+    """Client of two workers; workers killed by a test are restarted."""
     connected.wait_for_workers(2, timeout=DEADLINE)
     return connected
 
@@ -137,12 +137,12 @@ def store(tmp_path):
 def eventually(condition, deadline=DEADLINE):
     end = time.monotonic() + deadline
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.02)
 
 
 def assert_same(found, wanted):
-    """Bit for bit; seconds apart."""
+    """Equal to the bit, except seconds."""
     assert found is not None
     assert list(found) == list(wanted)
     for cell, columns in wanted.items():
@@ -158,7 +158,7 @@ def locally(experiment, trials, folder):
 
 
 def plain(experiment, folder):
-    """The same without a fault."""
+    """The experiment without a fault."""
     return type(experiment)(str(folder), experiment.labels, experiment.stack)
 
 
@@ -170,7 +170,7 @@ REAL = {
 }
 
 
-def test_real_results_are_the_bits_of_local_ones(client, tmp_path, store):
+def test_results_equal_local_ones_to_the_bit(client, tmp_path, store):
     experiments, heard = list(REAL.values()), []
     jobs = pending(experiments, store, SEED, 3)
     run(jobs, store, client=client, report=heard.append)
@@ -181,7 +181,7 @@ def test_real_results_are_the_bits_of_local_ones(client, tmp_path, store):
         assert_same(found, locally(experiment, 3, tmp_path / experiment.name))
 
 
-def test_the_report_says_that_a_cluster_computed(client, tmp_path):
+def test_report_names_the_cluster(client, tmp_path):
     paper = small_paper()
     made = Reproduction(["fig3"], tmp_path, trials=1, seed=SEED, paper=paper, client=client)
     made.run(made.pending())
@@ -201,13 +201,13 @@ def test_nothing_is_computed_twice(trials, client, tmp_path, store):
     )
 
 
-def test_no_jobs_need_no_cluster(store):
+def test_no_jobs_do_not_contact_the_cluster(store):
     run([], store, client=object())
     assert not store.folder.exists()
 
 
 @pytest.mark.slow
-def test_a_worker_killed_in_the_middle_changes_no_bit(trials, client, tmp_path, store):
+def test_killed_worker_changes_no_result(trials, client, tmp_path, store):
     experiment = trials.Trials(str(tmp_path), labels="abcd", fault="killed once", seconds=0.05)
     run(pending([experiment], store, SEED, 16), store, client=client)
     assert (tmp_path / "failed").exists()
@@ -215,12 +215,12 @@ def test_a_worker_killed_in_the_middle_changes_no_bit(trials, client, tmp_path, 
     assert_same(found, locally(plain(experiment, tmp_path), 16, tmp_path))
 
 
-def test_a_job_that_kills_every_worker_is_an_os_error(trials, cluster, client, tmp_path, store):
+def test_job_that_kills_every_worker_raises_os_error(trials, cluster, client, tmp_path, store):
     experiment = trials.Trials(str(tmp_path), fault="killed")
     before, cluster.scheduler.allowed_failures = cluster.scheduler.allowed_failures, 0
     kept = []
     try:
-        with pytest.raises(OSError, match=r"died one after the other.*memory.*same command"):
+        with pytest.raises(OSError, match=r"Several workers.*died.*memory.*same command"):
             run(pending([experiment], store, SEED, 8), store, client=client, report=kept.append)
     finally:
         cluster.scheduler.allowed_failures = before
@@ -230,7 +230,7 @@ def test_a_job_that_kills_every_worker_is_an_os_error(trials, cluster, client, t
 @pytest.mark.parametrize(
     ("fault", "message"), [("error", "^cell a has a fault$"), ("late", "^the clock has stopped$")]
 )
-def test_an_error_of_a_job_reaches_the_caller(trials, client, tmp_path, store, fault, message):
+def test_error_of_a_job_reaches_the_caller(trials, client, tmp_path, store, fault, message):
     experiment = trials.Trials(str(tmp_path), fault=fault)
     with pytest.raises((trials.Trouble, TimeoutError), match=message):
         run(pending([experiment], store, SEED, 8), store, client=client)
@@ -238,14 +238,14 @@ def test_an_error_of_a_job_reaches_the_caller(trials, client, tmp_path, store, f
 
 
 def at_work(client):
-    """Keys of the jobs that workers do at the moment, wanted or not."""
+    """Keys of the running jobs, including cancelled ones."""
     busy = client.run(lambda dask_worker: [task.key for task in dask_worker.state.executing])
     return [key for keys in busy.values() for key in keys]
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
-def test_jobs_at_work_end_when_the_caller_is_interrupted(trials, client, tmp_path, store, kind):
-    """One of them would be at work for minutes."""
+def test_running_jobs_stop_when_the_caller_is_interrupted(trials, client, tmp_path, store, kind):
+    """One of them would run for minutes."""
     endless = Recoveries("endless", (42,), (1.0,), 2, 10**7, 1e-300, ranks=((1, 2, 2),))
     short, kept = trials.Trials(str(tmp_path), labels="xy"), []
 
@@ -269,12 +269,12 @@ COMMAND = [sys.executable, "-c", "from lowtucker.cli import main; main()", "repr
 
 
 def tasks_of(client):
-    """Keys of all that the scheduler knows; errors of earlier tests keep theirs."""
+    """Keys of all tasks of the scheduler, including failed ones of earlier tests."""
     return set(client.run_on_scheduler(lambda dask_scheduler: list(dask_scheduler.tasks)))
 
 
 @pytest.mark.slow
-def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, client, tmp_path):
+def test_ctrl_c_keeps_results_and_cancels_running_jobs(cluster, client, tmp_path):
     before = tasks_of(client)
     command = [
         *COMMAND,
@@ -295,7 +295,7 @@ def test_ctrl_c_of_the_command_keeps_what_is_done_and_ends_the_rest(cluster, cli
         finally:
             process.kill()
     assert process.returncode == 130, heard.decode()
-    assert "the same command goes on from there" in " ".join(heard.decode().split())
+    assert "run the same command to resume" in " ".join(heard.decode().split())
     assert b"Traceback" not in heard
     eventually(lambda: not at_work(client))
     eventually(lambda: not tasks_of(client) - before)
@@ -315,7 +315,7 @@ def in_this_process(**settings):
         yield client
 
 
-def test_a_worker_with_many_threads_does_one_job_at_a_time(trials, tmp_path, store):
+def test_worker_with_many_threads_runs_one_job_at_a_time(trials, tmp_path, store):
     experiment = trials.Trials(str(tmp_path), seconds=0.02)
     with in_this_process(n_workers=1, threads_per_worker=4) as client:
         run(pending([experiment], store, SEED, 8), store, client=client)
@@ -324,14 +324,14 @@ def test_a_worker_with_many_threads_does_one_job_at_a_time(trials, tmp_path, sto
     assert all(a[1:] == b[1:] for a, b in zip(lines[::2], lines[1::2], strict=True))
 
 
-def test_a_worker_of_another_version_does_not_compute(trials, tmp_path, store):
+def test_worker_of_another_version_rejects_jobs(trials, tmp_path, store):
     job = pending([trials.Trials(str(tmp_path))], store, SEED, 1)[0]
-    with pytest.raises(ImportError, match=rf"lowtucker 0\.0\.1 asks lowtucker {__version__}"):
+    with pytest.raises(ImportError, match=rf"0\.0\.1 sent a job to lowtucker {__version__}"):
         _on_a_worker(job, "0.0.1")
     assert not (tmp_path / "log").exists()
 
 
-# What may be wrong with a cluster
+# Errors of a cluster
 
 
 BLOCKED = """
@@ -354,7 +354,7 @@ sys.modules["lowtucker._version"] = version
 
 @contextmanager
 def worker_with(preload, address, folder, name):
-    """A real worker of the cluster in which a script was run first."""
+    """A real worker that runs a script first."""
     script = Path(folder, f"preload_{name}.py")
     script.write_text(preload)
     command = [
@@ -373,7 +373,7 @@ def worker_with(preload, address, folder, name):
 
 @pytest.fixture(scope="module")
 def unfit(tmp_path_factory):
-    """Scheduler with a worker without lowtucker, and one with another version."""
+    """Scheduler with a worker without lowtucker and one with another version."""
     folder = tmp_path_factory.mktemp("unfit")
     with ExitStack() as stack:
         cluster = stack.enter_context(
@@ -387,7 +387,7 @@ def unfit(tmp_path_factory):
 
 
 def only(client, name):
-    """The client, as it would be if the cluster had one of its workers alone."""
+    """The client restricted to one worker."""
     workers = client.scheduler_info()["workers"]
     address = next(address for address, info in workers.items() if info["name"] == name)
 
@@ -405,7 +405,7 @@ def test_workers_without_lowtucker(unfit):
     wanted = rf"1 Dask worker.*cannot import lowtucker \(No module.*Install lowtucker {__version__}"
     with pytest.raises(ImportError, match=wanted):
         check_workers(only(unfit, "blocked"))
-    with pytest.raises(ImportError, match=wanted):  # and so the cluster as a whole
+    with pytest.raises(ImportError, match=wanted):  # so does the whole cluster
         check_workers(unfit)
 
 
@@ -415,7 +415,7 @@ def test_workers_with_another_version(unfit):
         check_workers(only(unfit, "older"))
 
 
-def test_the_command_refuses_such_workers_before_the_work(unfit, tmp_path):
+def test_command_rejects_such_workers_before_the_run(unfit, tmp_path):
     address = unfit.scheduler.address
     done = CliRunner().invoke(main, ["reproduce", "fig3", "-o", str(tmp_path), "--dask", address])
     assert done.exit_code == 2
@@ -429,7 +429,7 @@ def test_no_workers():
         check_workers(client, timeout=0.2)
 
 
-def test_workers_that_all_have_gone(trials, tmp_path, store, monkeypatch):
+def test_all_workers_lost(trials, tmp_path, store, monkeypatch):
     monkeypatch.setattr("lowtucker.simulation.farm.LOOK", 0.1)
     experiment, kept = trials.Trials(str(tmp_path)), []
     with in_this_process(n_workers=1, threads_per_worker=1) as client:
@@ -440,12 +440,12 @@ def test_workers_that_all_have_gone(trials, tmp_path, store, monkeypatch):
             eventually(lambda: not client.nthreads())
             monkeypatch.setattr("lowtucker.simulation.farm.PATIENCE", 0.3)
 
-        with pytest.raises(TimeoutError, match=r"has no workers.*What was computed is kept"):
+        with pytest.raises(TimeoutError, match=r"has no workers.*Results so far are kept"):
             run(pending([experiment], store, SEED, 12), store, client=client, report=report)
     assert len(pending([experiment], store, SEED, 12)) == 9 - len(kept) < 9
 
 
-def test_a_scheduler_that_has_gone(trials, tmp_path, store):
+def test_scheduler_lost(trials, tmp_path, store):
     experiment, kept = trials.Trials(str(tmp_path)), []
     with in_this_process(n_workers=1, threads_per_worker=1) as client:
 
@@ -453,12 +453,12 @@ def test_a_scheduler_that_has_gone(trials, tmp_path, store):
             kept.append(job)
             client.cluster.close()
 
-        with pytest.raises(ConnectionError, match=r"cluster is lost.*What was computed is kept"):
+        with pytest.raises(ConnectionError, match=r"cluster is lost.*Results so far are kept"):
             run(pending([experiment], store, SEED, 12), store, client=client, report=report)
     assert len(pending([experiment], store, SEED, 12)) == 9 - len(kept) < 9
 
 
-def test_workers_are_asked_once(client, monkeypatch):
+def test_workers_are_checked_once(client, monkeypatch):
     asked = []
     ask = client.run
     monkeypatch.setattr(client, "run", lambda *a, **k: asked.append(k["workers"]) or ask(*a, **k))
@@ -471,7 +471,7 @@ def test_workers_are_asked_once(client, monkeypatch):
     assert asked[1:] == [sorted(client.nthreads())[1:]]
 
 
-def test_a_scheduler_that_cannot_be_reached():
+def test_unreachable_scheduler():
     wanted = r"scheduler at tcp://127\.0\.0\.1:1 cannot be reached.*`dask scheduler`"
     with pytest.raises(ConnectionError, match=wanted):
         connect("tcp://127.0.0.1:1", timeout=0.5)
@@ -486,7 +486,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("address", BAD)
-def test_what_is_no_address(address, tmp_path):
+def test_invalid_addresses(address, tmp_path):
     error, message = BAD[address]
     with pytest.raises(error, match=message):
         connect(address)
@@ -495,12 +495,12 @@ def test_what_is_no_address(address, tmp_path):
     assert "address must be that of a scheduler" in done.stderr
 
 
-def test_an_address_that_is_no_text():
+def test_address_must_be_a_string():
     with pytest.raises(TypeError, match=r"address must be a text such as.*got int"):
         connect(8786)
 
 
-def test_an_address_of_a_worker(client, tmp_path):
+def test_address_of_a_worker_is_rejected(client, tmp_path):
     address = next(iter(client.nthreads()))
     done = CliRunner().invoke(main, ["reproduce", "-o", str(tmp_path), "--dask", address])
     assert done.exit_code == 2
@@ -511,10 +511,10 @@ def test_workers_and_a_cluster_exclude_each_other(tmp_path):
     options = ["-o", str(tmp_path), "--workers", "2", "--dask", "tcp://127.0.0.1:1"]
     done = CliRunner().invoke(main, ["reproduce", *options])
     assert done.exit_code == 2
-    assert "Leave one of them out" in done.stderr
+    assert "Omit one of them" in done.stderr
 
 
-def test_clients_that_cannot_be_used(cluster):
+def test_invalid_clients(cluster):
     with pytest.raises(TypeError, match=r"client must be a distributed\.Client, got str"):
         check_workers("tcp://127.0.0.1:8786")
 
@@ -534,13 +534,13 @@ def test_clients_that_cannot_be_used(cluster):
         check_workers(client)
 
 
-def test_without_dask_it_says_how_to_install_it(monkeypatch):
+def test_missing_dask_gives_installation_advice(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ImportError, match=r"needs distributed.*lowtucker\[dask\]"):
         connect("tcp://127.0.0.1:8786")
 
 
-def test_dask_is_imported_only_when_it_is_asked_for():
+def test_dask_is_imported_on_demand():
     code = (
         "import sys, lowtucker.cli, lowtucker.simulation.runner\n"
         "import lowtucker.operators.connection\n"

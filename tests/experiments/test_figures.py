@@ -1,7 +1,7 @@
-"""A small cut of every figure against the numbers of an independent port (PAPER.md, section 3).
+"""Reduced versions of every figure against an independent port (PAPER.md, section 3).
 
-Seeds are fixed. Margins are at least those that a fresh seed would break less than once in a
-thousand: bootstrapped from 1000 trials for means and medians, binomial for rates.
+Seeds are fixed. A new seed would exceed the margins less than once in a thousand: bootstrapped
+from 1000 trials for means and medians, binomial for rates.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def test_figure_1_tiht_median(curves):
 
 
 def test_figure_1_cost_is_half_the_squared_residual(curves):
-    """Checked against the problem made anew from the seed, by its own formula."""
+    """Check against the problem regenerated from the seed."""
     _, results = curves
     X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(0, 7), orthonormal=False)
     A = lt.gaussian((5, 5, 6), 360, seed=(0, 7), normalize="frobenius")
@@ -112,7 +112,7 @@ def test_one_block_is_tiht_bit_for_bit():
 
 
 def test_figure_2_seconds_are_the_share_of_one_trial(monkeypatch):
-    """On a clock that advances by a second per iteration, of the four trials together."""
+    """The clock advances by a second per iteration of a batch of four trials."""
     clock = SimpleNamespace(perf_counter=itertools.count().__next__)
     monkeypatch.setattr("lowtucker.run.loop.time", clock)
     experiment = Convergence(block_sizes=(90, 360), epochs=3)
@@ -199,8 +199,8 @@ def test_figure_5_mean_epochs(tmp_path):
     assert slow["mean_epochs"] > 14.1
 
 
-def test_figure_5_counts_failures_apart_and_never_as_zero_epochs(tmp_path):
-    """Few epochs allowed: some trials fail, and the mean is that of the others."""
+def test_figure_5_counts_failures_separately_and_never_as_zero_epochs(tmp_path):
+    """With few epochs some trials fail, and the mean is over the others."""
     experiment = Recoveries("epochs", (320,), (0.4,), 4, 18, SUCCESS, ranks=((1, 2, 2),))
     results = results_of(experiment, tmp_path)
     (columns,) = results.values()
@@ -231,7 +231,7 @@ def test_synthetic_flame_is_as_hard_as_the_candle():
     assert synthetic_clip((16, 16, 6), (3, 3, 2)).rank == (3, 3, 2)
 
 
-def test_video_on_a_small_clip_tiht_oscillates_where_its_step_is_too_long(tmp_path):
+def test_tiht_oscillates_on_a_small_clip_with_a_long_step(tmp_path):
     """The same ratio m/N = 10/3 and step as on the candle, on a smaller flame."""
     clip = Clip(synthetic_flame((16, 16, 8)), "small flame", True)
     m = round(16 * 16 * 8 * 10 / 3)
@@ -257,7 +257,7 @@ def test_video_on_a_small_clip_tiht_oscillates_where_its_step_is_too_long(tmp_pa
 def test_candle_reaches_the_errors_of_the_paper(tmp_path):
     """PAPER.md: StoTIHT 0.092, TIHT 0.115 after 20 epochs, as published (1.1 GB, 20 s)."""
     if not CANDLE.exists():
-        pytest.skip(f"the candle clip is third-party data and not at {CANDLE}")
+        pytest.skip(f"the candle clip is third-party data; not found at {CANDLE}")
     experiment = Paper(clip=ClipRecovery(clip=candle(CANDLE))).clip
     table = ClipCurves(experiment).table(results_of(experiment, tmp_path))
     last = {row["algorithm"]: row["relative_error"] for row in find(table, epoch=20)}
@@ -287,7 +287,7 @@ def test_csv_has_the_agreed_columns_and_numbers(reproduction, name):
 
 
 def test_default_settings_are_those_of_the_published_scripts():
-    """PAPER.md, section 2, to the letter."""
+    """The settings of PAPER.md, section 2."""
     paper = Paper()
     c = paper.convergence
     assert (c.shape, c.rank, c.m, c.epochs, c.mus_over_m) == (
@@ -329,7 +329,7 @@ def test_published_steps_are_converted_from_the_sum_to_the_mean():
     np.testing.assert_allclose(state.X.full(), lt.hosvd(Z, (1, 2, 2)).full(), atol=1e-12)
 
 
-def test_the_command_line_knows_every_figure():
+def test_command_line_offers_every_figure():
     from lowtucker.cli.reproduce import NAMES
 
     assert tuple(Paper().figures()) == NAMES

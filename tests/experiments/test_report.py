@@ -1,4 +1,4 @@
-"""The reports: what they say, and, in a real browser, what they show."""
+"""The reports: their content, and their display in a real browser."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from small_paper import small_paper
 
 
 class Page(HTMLParser):
-    """Text of a page, its pictures, and every address that it names."""
+    """Text, images and addresses of a page."""
 
     def __init__(self, html):
         super().__init__()
@@ -39,12 +39,12 @@ class Page(HTMLParser):
 
 
 def plain(text):
-    """Text with single spaces, and none that a tag in the middle of a sentence leaves."""
+    """Normalise white space, including that left by tags."""
     return re.sub(r" (?=[.,:;)])", "", " ".join(text.split()))
 
 
 def assert_stands_alone(page, pictures):
-    """Every picture is inside of the page, and nothing is fetched from elsewhere."""
+    """Every image is embedded, and nothing is fetched from elsewhere."""
     assert len(page.pictures) == pictures
     for picture in page.pictures:
         kind, _, data = picture["src"].partition(";base64,")
@@ -60,21 +60,21 @@ def report(reproduction):
     return Page((run.out / "report.html").read_text())
 
 
-def test_report_has_every_picture_inside(report):
+def test_report_embeds_every_image(report):
     assert_stands_alone(report, pictures=8)
     for figure in range(1, 8):
         assert f"Figure {figure}:" in report.text
     assert "synthetic flame" in report.text
 
 
-def test_report_states_the_claims_and_the_points_of_an_honest_reader(reproduction, report):
+def test_report_states_the_claims_and_the_remarks(reproduction, report):
     _, claims = reproduction
     assert len(claims) == 4
     for claim in claims:
         assert claim.title in report.text
         for sentence in (*claim.supports, *claim.limits):
             assert plain(sentence) in report.text
-    for point in ("Over-determined", "The step size", "Rank (1,1,2) is not a rank", "as 0 epochs"):
+    for point in ("Overdetermined", "The step size", "is not a Tucker rank", "as 0 epochs"):
         assert point in report.text
 
 
@@ -87,7 +87,7 @@ def test_report_states_its_provenance(report):
 
 
 def open_page(browser, path):
-    """Texts of the console, requests, and what the page shows."""
+    """Console messages, requests and content of a page."""
     page = browser.new_page()
     console, requests = [], []
     page.on("console", lambda message: console.append(message.text))
@@ -104,7 +104,7 @@ def open_page(browser, path):
 
 
 @pytest.mark.slow
-def test_a_browser_shows_every_picture_without_an_error_or_a_request(reproduction, browser):
+def test_browser_shows_every_image_without_errors_or_requests(reproduction, browser):
     run, claims = reproduction
     console, requests, pictures, text = open_page(browser, run.out / "report.html")
     assert console == []
@@ -146,14 +146,14 @@ def test_report_of_a_video_opens_in_a_browser(video, browser):
     assert "<i>clip</i>.npy" in text
 
 
-def test_template_that_lacks_a_value_is_an_error_not_a_gap():
+def test_missing_template_value_raises_an_error():
     with pytest.raises(jinja2.UndefinedError, match="is undefined"):
         render("reproduce.html", {"title": "x"})
 
 
 @pytest.fixture(scope="module")
 def later(tmp_path_factory):
-    """Folder and pages: of Figure 1, of Figure 3 beside it, and again when nothing is left."""
+    """Folder and pages: of Figure 1, with Figure 3 added, and after a run without jobs."""
     out = tmp_path_factory.mktemp("later")
     first = Reproduction(("fig1",), out, trials=2, paper=small_paper())
     pages, pictures = [], []
@@ -166,20 +166,20 @@ def later(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_report_of_some_figures_says_which_are_missing(later):
+def test_report_lists_missing_figures(later):
     (page, *_), (pictures, *_) = later
     assert "Figure 7" in page.text.split("Not in this report")[1][:200]
-    assert set(pictures) == {"fig1.png", "fig2.png"}  # Figure 2 is of the same runs
-    assert "2 trials: a first impression" in page.text
+    assert set(pictures) == {"fig1.png", "fig2.png"}  # Figure 2 uses the same runs
+    assert "2 trials: a preview" in page.text
 
 
-def test_figures_that_are_asked_for_later_join_the_report(later):
+def test_figures_computed_later_are_added_to_the_report(later):
     (page, then, _), _ = later
     assert "fig3" not in page.ids
     assert {"fig1", "fig3"} <= then.ids
 
 
-def test_a_call_that_computes_nothing_leaves_what_is_known_of_the_computation(later):
+def test_run_without_jobs_keeps_the_log(later):
     (_, then, again), _ = later
     known, still = (
         page.text.split("Provenance")[-1].split("computed")[1].split("Figure")[0]
@@ -189,7 +189,7 @@ def test_a_call_that_computes_nothing_leaves_what_is_known_of_the_computation(la
     assert still == known
 
 
-def test_pictures_of_equal_tables_are_equal_bytes(later):
+def test_plots_of_equal_tables_are_equal_bytes(later):
     _, (_, then, again) = later
     assert set(again) == {"fig1.png", "fig2.png", "fig3.png"}
     assert again == then

@@ -1,4 +1,4 @@
-"""Interrupted, resumed, enlarged: the tables are those of a run in one go."""
+"""Interrupted, resumed and extended runs give the same tables as a single run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def small(out, trials=6, workers=1, seed=0):
 
 @pytest.fixture(scope="module", autouse=True)
 def without_pictures():
-    """Tables are what is compared here, and drawing would take longer than all the rest."""
+    """Skip the plots, which would take longer than the rest."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("lowtucker.lab.experiments.reproduce.png", lambda figure: b"a picture")
         yield
@@ -52,7 +52,7 @@ def without_pictures():
 
 @pytest.fixture(scope="module")
 def direct(tmp_path_factory, without_pictures):
-    """All trials in one go, on one worker."""
+    """All trials in a single run with one worker."""
     made = small(tmp_path_factory.mktemp("direct"))
     made.run(made.pending())
     return made
@@ -66,7 +66,7 @@ def files(reproduction):
 
 
 def tables(reproduction):
-    """The tables; that of Figure 2 without its seconds, which are never the same."""
+    """The tables; that of Figure 2 without its seconds."""
     found = files(reproduction)
     rows = list(csv.DictReader(StringIO(found["fig2.csv"].decode())))
     assert all(float(row.pop("seconds")) >= 0 for row in rows)
@@ -74,11 +74,11 @@ def tables(reproduction):
 
 
 class Interrupt(Exception):
-    """Stands for whatever ends a run."""
+    """Represents any interruption of a run."""
 
 
 @pytest.mark.slow
-def test_tables_depend_neither_on_the_workers_nor_on_an_interrupt(direct, tmp_path):
+def test_tables_do_not_depend_on_workers_or_interruptions(direct, tmp_path):
     made, kept = small(tmp_path / "new" / "folder", workers=2), []
 
     def report(job):
@@ -96,7 +96,7 @@ def test_tables_depend_neither_on_the_workers_nor_on_an_interrupt(direct, tmp_pa
     assert tables(made) == tables(direct)
 
 
-def test_more_trials_later_give_the_tables_of_one_go(direct, tmp_path):
+def test_trials_added_later_give_the_tables_of_a_single_run(direct, tmp_path):
     first, then = small(tmp_path, trials=3), small(tmp_path, trials=6)
     run(first.pending(), first.store)
     jobs = then.pending()
@@ -106,7 +106,7 @@ def test_more_trials_later_give_the_tables_of_one_go(direct, tmp_path):
     assert tables(then) == tables(direct)
 
 
-def test_running_again_does_nothing_and_changes_nothing(direct):
+def test_running_again_computes_and_changes_nothing(direct):
     before = files(direct)
     cells = {path: path.stat().st_mtime_ns for path in direct.store.folder.rglob("*.npz")}
     assert direct.pending() == []
@@ -116,32 +116,32 @@ def test_running_again_does_nothing_and_changes_nothing(direct):
     assert files(direct) == before
     assert {p: p.stat().st_mtime_ns for p in direct.store.folder.rglob("*.npz")} == cells
     log = (direct.store.folder / "log.txt").read_text()
-    assert len(log.splitlines()) == 1  # of the one run that computed something
+    assert len(log.splitlines()) == 1  # of the only run with jobs
 
 
-def test_what_is_at_hand_is_taken_from_there(direct):
+def test_stored_results_are_reused(direct):
     assert small(direct.out, trials=4).pending() == []
     assert small(direct.out, workers=2).pending() == []
     assert {job.seed for job in small(direct.out, seed=1).pending()} == {1}
     assert len(small(direct.out, seed=1).pending()) == len(list(direct.store.folder.rglob("*.npz")))
 
 
-SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+SIGNALS = pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 CELLS = 60  # of Figure 3
 SCRIPT = Path(sysconfig.get_path("scripts"), "lowtucker")
 COMMAND = [SCRIPT] if SCRIPT.exists() else ["-c", "from lowtucker.cli import main; main()"]
 
 
 def eventually(condition, deadline=60.0):
-    """Wait for it."""
+    """Wait for a condition."""
     end = time.monotonic() + deadline
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.005)
 
 
 def members(session):
-    """Processes of a session that are alive, orphans among them."""
+    """Live processes of a session, including orphans."""
     found = []
     for process in psutil.process_iter():
         with suppress(psutil.Error, OSError):
@@ -151,7 +151,7 @@ def members(session):
 
 
 class Started:
-    """``lowtucker reproduce fig3 --trials 2 --workers 2``, at work in a session of its own."""
+    """``lowtucker reproduce fig3 --trials 2 --workers 2``, running in its own session."""
 
     def __init__(self, out):
         self.out = out
@@ -164,7 +164,7 @@ class Started:
             )  # fmt: skip
 
     def until(self, cells):
-        """Wait for so many cells."""
+        """Wait for a number of cells."""
 
         def there():
             assert self.process.poll() is None, self.log.read_text()
@@ -173,7 +173,7 @@ class Started:
         eventually(there)
 
     def end(self, number, everywhere=False):
-        """Send a signal, to it alone or to all of its processes; returns the exit code."""
+        """Send a signal to it or to all its processes; return the exit code."""
         (os.killpg if everywhere else os.kill)(self.process.pid, number)
         return self.process.wait(60)
 
@@ -195,7 +195,7 @@ def start(tmp_path):
 
 
 def kept(out):
-    """Files that are taken for results."""
+    """Files of results."""
     return sorted((out / "cells").rglob("*.npz"))
 
 
@@ -204,7 +204,7 @@ def figure_3(out):
 
 
 def assert_consistent(out):
-    """Files hold what they say, and what they hold is not computed again."""
+    """Files are valid, and their trials are not computed again."""
     for path in kept(out):
         with np.load(path) as file:
             assert path.name == "0-2.npz"
@@ -213,7 +213,7 @@ def assert_consistent(out):
 
 
 def assert_right(out, cells=1):
-    """Some of the results are those that are computed here."""
+    """Some of the results equal those computed here."""
     made = figure_3(out)
     (experiment,) = made.paper.figures()["fig3"].experiments
     todo = {job.cell for job in made.pending()}
@@ -224,7 +224,7 @@ def assert_right(out, cells=1):
 
 
 @SIGNALS
-def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(start):
+def test_ctrl_c_keeps_results_and_the_same_command_resumes(start):
     before = {}
     for _ in range(2):
         command = start()
@@ -232,8 +232,8 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(start):
         assert command.end(signal.SIGINT, everywhere=True) == 130
         eventually(lambda session=command.process.pid: not members(session))
         out, heard = command.out, command.log.read_text()
-        assert f"Interrupted. What was computed is kept in {out / 'cells'}" in heard
-        assert "the same command goes on" in heard
+        assert f"Interrupted. Results so far are kept in {out / 'cells'}" in heard
+        assert "run the same command to resume" in heard
         assert "Traceback" not in heard
         assert not list(out.rglob(".lowtucker-*"))
         assert [path.name for path in out.iterdir()] == ["cells"]
@@ -246,7 +246,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_same_command_goes_on(start):
 
 
 @SIGNALS
-def test_a_killed_command_leaves_results_that_are_whole(start):
+def test_killed_command_leaves_complete_results(start):
     command = start()
     command.until(1)
     assert command.end(signal.SIGKILL) == -signal.SIGKILL

@@ -1,4 +1,4 @@
-"""Who computes what: real worker processes, some of which fail or are killed."""
+"""The runner with real worker processes, some of which fail or are killed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from lowtucker.simulation.store import Store
 SEED = 3
 DEADLINE = 60.0
 
-# A module of its own: workers import it, which they cannot do with a test module.
+# A separate module: workers cannot import a test module.
 TINY = '''
 import os
 import signal
@@ -41,12 +41,12 @@ from lowtucker.simulation.store import Store
 
 
 class Trouble(LookupError):
-    """Known to this module alone."""
+    """Defined only in this module."""
 
 
 @dataclass(frozen=True)
 class Tiny(Experiment):
-    """Numbers that depend on cell, trial and seed; every call leaves a line in a log."""
+    """Numbers that depend on cell, trial and seed; every call logs a line."""
 
     folder: str
     labels: str = "abc"
@@ -71,7 +71,7 @@ class Tiny(Experiment):
         return {"trial": np.arange(first, first + count), "value": np.stack(made)}
 
     def before(self, cell, first):
-        """Nothing happens."""
+        """Do nothing."""
 
     def work(self, cell):
         return 100.0 - ord(cell)
@@ -79,7 +79,7 @@ class Tiny(Experiment):
 
 @dataclass(frozen=True)
 class Faulty(Tiny):
-    """The first job of cell "a" ends badly when so many others are kept, unless it was healed."""
+    """The first job of cell "a" fails after some results are stored, unless it was healed."""
 
     fault: str = "error"
     after: int = 0
@@ -91,7 +91,7 @@ class Faulty(Tiny):
         deadline = time.monotonic() + 300
         while self.fault == "endless" or len(list(folder.rglob("*.npz"))) < self.after:
             if time.monotonic() > deadline:
-                (folder / "was let go on").touch()
+                (folder / "was not stopped").touch()
                 return
             time.sleep(0.01)
         if self.fault == "killed":
@@ -100,12 +100,12 @@ class Faulty(Tiny):
 
 
 def work_for_ever(folder):
-    """Write large results until somebody ends this process."""
+    """Write large results until this process is killed."""
     experiment, store = Tiny(folder, stack=2, size=200_000), Store(Path(folder, "cells"))
     run(pending([experiment], store, 3, 10_000), store)
 '''
 
-# Spawned workers run the script of their parent first, long before their initializer.
+# Spawned workers run the script of their parent before their initializer.
 SLOW_TO_BEGIN = """
 import os, sys, time
 from pathlib import Path
@@ -151,10 +151,10 @@ def no_worker_stays():
 
 
 def eventually(condition, deadline=DEADLINE):
-    """Wait for it."""
+    """Wait for a condition."""
     end = time.monotonic() + deadline
     while not condition():
-        assert time.monotonic() < end, "it did not come to that"
+        assert time.monotonic() < end, "timeout"
         time.sleep(0.005)
 
 
@@ -164,7 +164,7 @@ def workers_of(process):
         try:
             if "multiprocessing.spawn" in " ".join(child.cmdline()):
                 found.append(child)
-        except psutil.Error:  # it is gone
+        except psutil.Error:  # it has ended
             continue
     return found
 
@@ -186,7 +186,7 @@ def as_lines(jobs):
 
 
 def expected(experiment, trials, seed=SEED):
-    """All columns, written down here once more."""
+    """All columns, computed independently."""
     values = {
         cell: [
             np.random.default_rng([seed, ord(cell), k]).random(experiment.size)
@@ -225,7 +225,7 @@ def test_jobs_of_several_experiments_are_sorted_together(tiny, tmp_path, store):
     assert pending([], store, SEED, 3) == []
 
 
-def test_an_experiment_with_a_largest_number_of_trials_gets_no_more(store):
+def test_maximum_number_of_trials_is_respected(store):
     facts = Facts()
     jobs = pending([facts], store, SEED, 500)
     assert as_lines(jobs) == [("facts", 0, 50)]
@@ -248,7 +248,7 @@ def test_results_do_not_depend_on_the_workers(tiny, tmp_path, store, workers):
     assert set(trials_computed(tmp_path).values()) == {1}
 
 
-def test_no_jobs_need_no_workers(store):
+def test_no_jobs_start_no_workers(store):
     run([], store, workers=3)
     assert not store.folder.exists()
 
@@ -257,7 +257,7 @@ def test_no_jobs_need_no_workers(store):
     ("steps", "last_on"), [((1, 2, 3, 11), 1), ((5, 9, 4, 11), 2), ((11, 3), 1)], ids=str
 )
 def test_nothing_is_computed_twice(tiny, tmp_path, store, steps, last_on):
-    """Other numbers of trials after each other, on one worker and on two."""
+    """Successive numbers of trials, on one worker and on two."""
     experiment = tiny.Tiny(str(tmp_path))
     for k, trials in enumerate(steps):
         workers = last_on if k == len(steps) - 1 else 1
@@ -267,7 +267,7 @@ def test_nothing_is_computed_twice(tiny, tmp_path, store, steps, last_on):
     assert trials_computed(tmp_path) == Counter((c, k) for c in "abc" for k in range(11))
 
 
-def test_only_what_is_damaged_is_computed_again(tiny, tmp_path, store):
+def test_only_damaged_results_are_computed_again(tiny, tmp_path, store):
     experiment = tiny.Tiny(str(tmp_path))
     run(pending([experiment], store, SEED, 12), store)
     victim = next(p for p in store.folder.rglob("4-8.npz") if p.parent.name.startswith("b-"))
@@ -289,8 +289,8 @@ REAL = {
 
 
 @pytest.mark.parametrize("experiment", REAL.values(), ids=REAL.keys())
-def test_trials_do_not_depend_on_which_are_computed_together(experiment, tmp_path):
-    """Bit for bit; seconds apart."""
+def test_trials_do_not_depend_on_their_batch(experiment, tmp_path):
+    """Equal to the bit, except seconds."""
     found = []
     for k, cuts in enumerate([(0, 4), (0, 1, 4), range(5)]):
         store = Store(tmp_path / str(k))
@@ -319,10 +319,10 @@ def test_real_results_are_the_same_on_two_workers(tmp_path):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-def test_an_error_reaches_the_caller_and_what_was_done_is_kept(tiny, tmp_path, store, workers):
+def test_error_reaches_the_caller_and_results_are_kept(tiny, tmp_path, store, workers):
     experiment = tiny.Faulty(str(tmp_path), after=5)
     jobs = pending([experiment], store, SEED, 8)
-    in_turn = jobs[::-1] if workers == 1 else jobs  # on two, the others go on beside it
+    in_turn = jobs[::-1] if workers == 1 else jobs  # with two workers, the others continue
     kept = []
     with pytest.raises(tiny.Trouble, match=r"^cell a has a fault$") as raised:
         run(in_turn, store, workers=workers, report=kept.append)
@@ -336,11 +336,11 @@ def test_an_error_reaches_the_caller_and_what_was_done_is_kept(tiny, tmp_path, s
     assert {key for key, n in counts.items() if n > 1} == {("a", k) for k in range(4)}
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
-def test_a_killed_worker_is_an_os_error_and_what_was_done_is_kept(tiny, tmp_path, store):
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_killed_worker_raises_os_error_and_results_are_kept(tiny, tmp_path, store):
     experiment = tiny.Faulty(str(tmp_path), labels="abcd", fault="killed", after=4)
     kept = []
-    with pytest.raises(OSError, match=r"worker was ended from outside.*same command") as raised:
+    with pytest.raises(OSError, match=r"worker process was killed.*same command") as raised:
         run(pending([experiment], store, SEED, 12), store, workers=2, report=kept.append)
     assert raised.type is OSError
     assert isinstance(raised.value.__cause__, BrokenProcessPool)
@@ -355,8 +355,8 @@ def test_a_killed_worker_is_an_os_error_and_what_was_done_is_kept(tiny, tmp_path
 
 
 @pytest.mark.parametrize("kind", [KeyboardInterrupt, RuntimeError])
-def test_workers_end_at_once_when_the_caller_is_interrupted(tiny, tmp_path, store, kind):
-    """One of them would be at work for minutes; the interrupt comes between two results."""
+def test_workers_stop_when_the_caller_is_interrupted(tiny, tmp_path, store, kind):
+    """One of them would run for minutes; the interrupt comes between two results."""
     experiment, kept = tiny.Faulty(str(tmp_path), fault="endless"), []
 
     def report(job):
@@ -366,7 +366,7 @@ def test_workers_end_at_once_when_the_caller_is_interrupted(tiny, tmp_path, stor
 
     with pytest.raises(kind):
         run(pending([experiment], store, SEED, 8), store, workers=2, report=report)
-    assert not (tmp_path / "was let go on").exists()
+    assert not (tmp_path / "was not stopped").exists()
     assert not workers_of(psutil.Process())
     todo = pending([experiment], store, SEED, 8)
     assert sorted(as_lines(todo) + as_lines(kept)) == [(c, k, 4) for c in "abc" for k in (0, 4)]
@@ -382,8 +382,8 @@ def start(home, *arguments):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
-def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tmp_path, store):
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_process_killed_while_writing_leaves_only_complete_files(tiny, home, tmp_path, store):
     experiment = tiny.Tiny(str(tmp_path), stack=2, size=200_000)
 
     def writes():
@@ -392,7 +392,7 @@ def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tm
     for _ in range(2):
         before = len(list(store.folder.rglob("*.npz")))
         for leftover in store.folder.rglob(".lowtucker-*.tmp"):
-            leftover.rename(leftover.with_name(".lowtucker-leftover"))  # of the kill before
+            leftover.rename(leftover.with_name(".lowtucker-leftover"))  # of the previous kill
         with start(
             home, "-c", f"import tiny_experiment as t; t.work_for_ever({str(tmp_path)!r})"
         ) as p:
@@ -419,9 +419,9 @@ def test_a_process_killed_while_it_writes_leaves_whole_files_only(tiny, home, tm
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
-def test_an_interrupt_does_not_reach_workers_that_are_just_starting(home, tmp_path, store):
-    """Ctrl-C goes to all processes; importing NumPy takes a worker much of a second."""
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_interrupt_does_not_reach_starting_workers(home, tmp_path, store):
+    """Ctrl-C is sent to all processes while workers import NumPy."""
     script = tmp_path / "slow_to_begin.py"
     script.write_text(SLOW_TO_BEGIN)
     with start(home, script, tmp_path) as process:

@@ -19,7 +19,7 @@ from lowtucker.simulation.store import Store
 
 @dataclass(frozen=True)
 class Numbers(Experiment):
-    """Numbers that tell which trial of which cell they are of."""
+    """Numbers that identify their cell and trial."""
 
     stack: int = 50
     scale: float = 1.0
@@ -82,7 +82,7 @@ def only_file(store, name="*.npz"):
     return path
 
 
-def test_what_was_put_is_what_is_got(store):
+def test_columns_round_trip(store):
     made = {
         "float": np.array([0.1, np.nan, -np.inf, -0.0]),
         "single": np.array([1, 2, 3, 4], dtype=np.float32),
@@ -95,7 +95,7 @@ def test_what_was_put_is_what_is_got(store):
     assert_equal_columns(get(store, 4), made)
 
 
-def test_nothing_is_at_hand_in_a_folder_that_does_not_exist(store):
+def test_missing_folder_holds_no_results(store):
     assert get(store, 1) is None
     assert missing(store, 60) == [(0, 50), (50, 10)]
     assert not store.folder.exists()
@@ -117,26 +117,26 @@ def test_nothing_is_at_hand_in_a_folder_that_does_not_exist(store):
         (1, [(1, 2)], 4, [(0, 1), (2, 1), (3, 1)]),
     ],
 )
-def test_missing_ranges_end_at_multiples_of_the_stack(store, stack, stored, trials, expected):
+def test_missing_ranges_end_at_multiples_of_the_batch(store, stack, stored, trials, expected):
     experiment = Numbers(stack)
     for first, stop in stored:
         put(store, first, stop, experiment)
     assert missing(store, trials, experiment) == expected
 
 
-def test_more_trials_leave_only_those_that_are_missing(store):
+def test_more_trials_need_only_the_missing_ones(store):
     put(store, 0, 20)
     assert_has(store, 20)
     assert get(store, 100) is None
     ranges = missing(store, 100)
     assert sum(count for _, count in ranges) == 80
-    for first, count in reversed(ranges):  # they may come in any order
+    for first, count in reversed(ranges):  # in any order
         put(store, first, first + count)
     assert_has(store, 100)
 
 
 @pytest.mark.parametrize("trials", [1, 19, 20, 21, 49, 99, 100])
-def test_fewer_trials_than_are_kept_are_the_first_ones(store, trials):
+def test_fewer_trials_than_stored_are_the_first_ones(store, trials):
     for first, stop in [(0, 20), (20, 50), (50, 100)]:
         put(store, first, stop)
     assert_has(store, trials)
@@ -169,7 +169,7 @@ def test_overlapping_ranges_give_every_trial_once(store, ranges):
         ([(0, 50), (50, 99)], [(99, 1)]),
     ],
 )
-def test_none_where_a_range_is_missing(store, ranges, hole):
+def test_missing_range_gives_none(store, ranges, hole):
     for first, stop in ranges:
         put(store, first, stop)
     assert get(store, 100) is None
@@ -186,7 +186,7 @@ def test_equal_columns_are_equal_bytes_and_are_written_in_place(store):
     assert [p.name for p in path.parent.iterdir()] == ["0-20.npz"]
 
 
-def test_columns_that_cannot_be_written_leave_what_was_there(store):
+def test_failed_write_keeps_the_old_file(store):
     put(store, 0, 20)
     with pytest.raises(TypeError, match="expected bool, integer, real or complex"):
         store.put(NUMBERS, "a", SEED, 0, {"value": np.array([object()] * 20)})
@@ -194,7 +194,7 @@ def test_columns_that_cannot_be_written_leave_what_was_there(store):
     assert [p.name for p in only_file(store).parent.iterdir()] == ["0-20.npz"]
 
 
-def test_a_file_cut_at_any_length_is_computed_again(store):
+def test_file_truncated_anywhere_is_computed_again(store):
     put(store, 0, 2, TWO_COLUMNS)
     path = only_file(store)
     whole = path.read_bytes()
@@ -208,7 +208,7 @@ def test_a_file_cut_at_any_length_is_computed_again(store):
 
 @pytest.fixture(scope="module")
 def changed(tmp_path_factory):
-    """What is found after each byte of a file was changed in turn: columns, missing ranges."""
+    """Columns and missing ranges after changing each byte of a file in turn."""
     store = Store(tmp_path_factory.mktemp("changed"))
     put(store, 0, 2, TWO_COLUMNS)
     path = only_file(store)
@@ -219,8 +219,8 @@ def changed(tmp_path_factory):
     return found
 
 
-def test_a_changed_byte_never_changes_a_number(changed):
-    """Either it is noticed and the range is computed again, or it was without meaning."""
+def test_changed_byte_never_changes_a_number(changed):
+    """Either the range is computed again, or the byte is irrelevant."""
     expected = TWO_COLUMNS.compute("a", 0, 2, SEED)
     for columns, todo in changed:
         assert (columns is None) == (todo == [(0, 2)])
@@ -229,7 +229,7 @@ def test_a_changed_byte_never_changes_a_number(changed):
     assert sum(columns is None for columns, _ in changed) > len(changed) / 2
 
 
-def test_a_changed_byte_never_loses_a_column(changed):
+def test_changed_byte_never_loses_a_column(changed):
     expected = TWO_COLUMNS.compute("a", 0, 2, SEED).keys()
     lost = [k for k, (columns, _) in enumerate(changed) if columns and columns.keys() != expected]
     assert not lost
@@ -263,7 +263,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED.keys())
-def test_a_damaged_file_is_computed_again(store, content):
+def test_damaged_file_is_computed_again(store, content):
     for first in (0, 50, 100):
         put(store, first, first + 50)
     path = only_file(store, "50-100.npz")
@@ -275,7 +275,7 @@ def test_a_damaged_file_is_computed_again(store, content):
     assert_has(store, 150)
 
 
-def test_a_damaged_file_is_made_up_for_by_others_that_overlap(store):
+def test_overlapping_files_replace_a_damaged_one(store):
     for first, stop in [(0, 30), (20, 50), (0, 60)]:
         put(store, first, stop)
     only_file(store, "20-50.npz").write_bytes(b"")
@@ -302,7 +302,7 @@ FOREIGN = [
 
 
 @pytest.mark.parametrize("name", FOREIGN)
-def test_leftover_and_foreign_files_are_never_read(store, name):
+def test_leftover_and_unrelated_files_are_ignored(store, name):
     put(store, 0, 20)
     only_file(store).rename(only_file(store).with_name(name))
     assert get(store, 20) is None
@@ -312,7 +312,7 @@ def test_leftover_and_foreign_files_are_never_read(store, name):
 
 
 @pytest.mark.parametrize("held", [0, 1, 19, 21, 40])
-def test_a_file_that_does_not_hold_the_trials_of_its_name_is_not_read(store, held):
+def test_file_with_a_wrong_number_of_trials_is_ignored(store, held):
     put(store, 0, 20)
     path = only_file(store)
     made = NUMBERS.compute("a", 0, held, SEED)
@@ -329,14 +329,14 @@ def test_a_file_that_does_not_hold_the_trials_of_its_name_is_not_read(store, hel
     ],
     ids=["uneven", "scalar"],
 )
-def test_a_file_whose_columns_do_not_agree_is_not_read(store, made):
+def test_file_with_inconsistent_columns_is_ignored(store, made):
     put(store, 0, 20)
     only_file(store).write_bytes(npz(**made))
     assert get(store, 20) is None
     assert missing(store, 20) == [(0, 20)]
 
 
-def test_cells_are_kept_apart(store):
+def test_cells_are_stored_separately(store):
     put(store, 0, 20, cell="a")
     assert get(store, 20, cell="b") is None
     put(store, 0, 20, cell="b")
@@ -352,7 +352,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("other", OTHERS.values(), ids=OTHERS.keys())
-def test_another_seed_or_setting_is_other_numbers(store, other):
+def test_other_seeds_and_settings_are_stored_separately(store, other):
     put(store, 0, 20)
     assert get(store, 20, **other) is None
     assert missing(store, 20, **other) == [(0, 20)]
@@ -361,7 +361,7 @@ def test_another_seed_or_setting_is_other_numbers(store, other):
     assert_has(store, 20)
 
 
-def test_another_version_is_other_numbers(store, monkeypatch):
+def test_other_versions_are_stored_separately(store, monkeypatch):
     put(store, 0, 20)
     with monkeypatch.context() as context:
         context.setattr("lowtucker.simulation.base.__version__", "999.0")

@@ -1,4 +1,4 @@
-"""The verdict follows the numbers: it changes when they do."""
+"""The verdicts follow from the numbers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import copy
 import numpy as np
 import pytest
 
-from lowtucker.lab.experiments.clip import flame
+from lowtucker.lab.experiments.beyond import Choice
 from lowtucker.lab.experiments.convergence import Run
-from lowtucker.lab.experiments.verdict import claims, points
+from lowtucker.lab.experiments.report import render
+from lowtucker.lab.experiments.verdict import Verdict, claims
 
 EPOCHS = 60
 
@@ -49,7 +50,7 @@ def verdicts(*given):
     return [claim.verdict for claim in claims(*given)]
 
 
-def test_claims_hold_when_the_numbers_say_so():
+def test_claims_hold_if_the_numbers_support_them():
     assert verdicts(*made_up((0.3, 0.6))) == [
         "supported", "supported", "supported, with limits", "supported, with limits",
     ]  # fmt: skip
@@ -63,23 +64,23 @@ def test_claims_hold_when_the_numbers_say_so():
         (3, {"rates": (0.3, 0.6), "video": (0.09, 0.12)}),
     ],
 )
-def test_a_claim_falls_when_its_numbers_do(which, change):
+def test_claims_fail_if_the_numbers_do_not_support_them(which, change):
     found = verdicts(*made_up(**change))
     assert found[which] == "not supported in this run"
-    assert sum("not" in text for text in found) == 1
+    assert found.count(Verdict.UNSUPPORTED) == 1
 
 
-def test_fewer_epochs_but_more_time_is_said_as_that():
+def test_fewer_epochs_but_more_time_is_stated():
     found = verdicts(*made_up((0.3, 0.6), seconds=50.0))
     assert found[0] == "supported in epochs, not in time"
 
 
-def test_a_method_that_never_gets_there_is_slower_than_one_that_does():
+def test_method_that_never_reaches_the_target_is_slower():
     assert verdicts(*made_up((0.3, 0.95)))[0] == "supported"
     assert verdicts(*made_up((0.95, 0.3)))[0] == "not supported in this run"
 
 
-def test_a_setting_with_more_failures_is_not_one_of_fewer_epochs():
+def test_more_failures_never_count_as_fewer_epochs():
     tables, results, clip = made_up((0.3, 0.6))
     tables["fig5"] = [
         {"algorithm": name, "rank": "1-2-2", "m": 320, "mean_epochs": mean, "failures": failures,
@@ -89,7 +90,7 @@ def test_a_setting_with_more_failures_is_not_one_of_fewer_epochs():
     assert "in 0 of 1 settings with m <= 360" in claims(tables, results, clip)[0].limits[-1]
 
 
-def test_success_that_falls_with_m_is_not_called_rising():
+def test_success_that_decreases_with_m_is_not_supported():
     tables, results, clip = made_up((0.3, 0.6))
     tables = copy.deepcopy(tables)
     for row in tables["fig3"]:
@@ -97,13 +98,13 @@ def test_success_that_falls_with_m_is_not_called_rising():
     assert verdicts(tables, results, clip)[1] == "not supported in this run"
 
 
-def test_a_claim_without_its_figures_is_left_out():
+def test_claims_without_figures_are_omitted():
     tables, results, _ = made_up((0.3, 0.6))
     assert len(claims({"fig3": tables["fig3"]}, results, None)) == 1
     assert claims({}, {}, None) == []
 
 
-def test_numbers_in_the_text_are_those_of_the_tables():
+def test_text_states_the_numbers_of_the_tables():
     (speed, success, many, video) = claims(*made_up((0.3, 0.6)))
     assert "after 12 epochs of StoTIHT" in speed.supports[0]  # 0.3^12 = 5e-7
     assert "after 28 of TIHT" in speed.supports[0]
@@ -112,13 +113,13 @@ def test_numbers_in_the_text_are_those_of_the_tables():
     assert "0.0900 for StoTIHT and 0.1200 for TIHT" in video.supports[0]
 
 
-def test_tuned_rows_name_the_method_that_is_ahead():
+def test_tuned_rows_name_the_better_method():
     tables, results, clip = made_up((0.3, 0.6))
 
     def tuned(tiht, stotiht):
         return [
             {"setting": "figure 1", "algorithm": name, "m": 360, "mu_over_m": 0.4,
-             "quantity": "error", "value": value, "failures": 0, "choice": "published and best"}
+             "quantity": "error", "value": value, "failures": 0, "choice": Choice(True, True)}
             for name, value in (("TIHT", tiht), ("StoTIHT", stotiht))
         ]  # fmt: skip
 
@@ -127,17 +128,38 @@ def test_tuned_rows_name_the_method_that_is_ahead():
         assert f"With each method tuned, {name} is ahead" in speed.limits[-1]
 
 
-def test_a_curve_that_never_gets_there_is_said_to():
+def test_curve_that_never_reaches_the_target_is_stated():
     tables, results, clip = made_up((0.3, 0.95))
     assert "and after none of TIHT" in claims(tables, results, clip)[0].supports[0]
 
 
-def test_points_are_told_with_and_without_the_extra_run():
+def test_style_of_the_verdict():
+    assert [verdict.style for verdict in Verdict] == [
+        "supported", "limits", "unsupported", "unsupported",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("choice", "text"),
+    [
+        (Choice(), ""),
+        (Choice(published=True), "published"),
+        (Choice(True, True), "published and best"),
+        (Choice(False, True, True), "best (at the edge of the grid)"),
+    ],
+)
+def test_text_of_a_choice(choice, text):
+    assert str(choice) == text
+
+
+def test_remarks_with_and_without_the_supplement():
     facts = {"small": 2e-15, "clip": 5e-6, "second_singular_value": 3e-16}
-    told = {point.title: point.text for point in points({}, facts, flame())}
-    assert "2e-15" in told["Over-determined, all but Figure 3"]
-    assert "N = 9000" in told["Over-determined, all but Figure 3"]
-    assert "3e-16" in told["Rank (1,1,2) is not a rank"]
-    bare = {point.title: point.text for point in points({}, None, flame())}
-    assert "least squares" not in bare["Over-determined, all but Figure 3"]
-    assert set(bare) == set(told)
+    full, bare = (
+        render("points.html", {"facts": given, "clip_entries": 9000}) for given in (facts, None)
+    )
+    assert "N = 9000" in full
+    assert "N = 9000" in bare
+    for text in ("2e-15", "5e-06", "3e-16", "least squares", "tuned steps"):
+        assert text in full
+        assert text not in bare
+    assert full.count("<dt>") == bare.count("<dt>") == 4

@@ -35,19 +35,19 @@ def test_good_measurements(folder):
     assert "the tangent design has full rank" in done.stdout
 
 
-def test_bad_measurements_have_an_exit_code_of_their_own(folder):
+def test_bad_measurements_exit_with_3(folder):
     done = run(folder / "few.npy", "--shape", "5,5,6", "--rank", "1,2,2", "--starts", 1)
     assert done.exit_code == 3
     assert "These measurements will not do: 15 equations for 22" in done.stdout
 
 
-def test_the_shape_may_come_from_the_file_and_blocks_from_the_user(folder):
+def test_shape_is_read_from_the_file_and_block_size_from_the_option(folder):
     done = run(folder / "tensors.npy", "--rank", "1,2,2", "--block-size", 25, "--starts", 1)
     assert done.exit_code == 0, done.output
     assert "4 blocks of 25 rows" in done.stdout
 
 
-def test_matlab_files_say_their_order(folder):
+def test_matlab_files_need_an_order(folder):
     done = run(folder / "A.mat", "--shape", "5,5,6", "--rank", "1,2,2")
     assert done.exit_code == 2
     assert "order is needed" in done.stderr
@@ -69,7 +69,7 @@ def test_matlab_files_say_their_order(folder):
         (["none.npy", "--shape", "5,5,6", "--rank", "1,2,2"], "none.npy does not exist"),
     ],
 )
-def test_bad_input_is_one_line(folder, arguments, message):
+def test_bad_input_prints_one_line(folder, arguments, message):
     done = run(folder / arguments[0], *arguments[1:])
     assert done.exit_code == 2
     assert message in done.stderr

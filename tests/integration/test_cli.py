@@ -1,4 +1,4 @@
-"""The command line, as a script would use it."""
+"""The command line, as used by scripts."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_recover_writes_the_result_and_exits_with_0(folder):
     assert (folder / "run.png").stat().st_size > 1000
 
 
-def test_recover_that_fails_exits_with_3_and_goes_on_later(folder):
+def test_recover_that_fails_exits_with_3_and_can_be_resumed(folder):
     half = run(*CALL, "-o", "half.npz", "--max-epochs", 3, "-q", "--solver", "stotiht")
     assert half.exit_code == 3
     assert lt.load("half.npz").status is lt.Status.MAX_EPOCHS
@@ -74,7 +74,7 @@ def test_options_of_recover(folder, options):
     assert done.exit_code == 0, done.output
 
 
-def test_rank_unknown_and_outliers(folder):
+def test_unknown_rank_and_outliers(folder):
     y = np.load("y.npy")
     y[[3, 77]] = 1000
     np.save("y.npy", y)
@@ -118,7 +118,7 @@ BAD = [
     ([*CALL[:-1], "2,2,a", "-o", "x.npz"], "is not a list of integers such as 30,30,10"),
     ([*CALL, "-o", "x.txt"], "output must be one of .npz, .npy, .mat"),
     ([*CALL, "-o", "none/x.npz"], "none is not a folder"),
-    ([*CALL, "-o", "x.npz", "--plot", "run.xyz"], "plot must be a picture such as run.png"),
+    ([*CALL, "-o", "x.npz", "--plot", "run.xyz"], "plot must be an image file such as run.png"),
     ([*CALL, "-o", "y.npz"], "output y.npz exists"),
     ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
     ([*CALL, "-o", "x.npz", "--max-rank", "3,3,3"], "--max-rank belongs to --rank auto"),
@@ -133,7 +133,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: str(v)[-40:])
-def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
+def test_bad_input_prints_one_line_and_exits_with_2(folder, arguments, message):
     np.savez("y.npz", a=np.ones(2))
     (folder / "page.npy").write_text("<html></html>")
     done = run(*arguments)
@@ -143,7 +143,7 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
     assert not (folder / "x.npz").exists()
 
 
-def test_warnings_are_one_line(folder):
+def test_warnings_print_one_line(folder):
     done = run(*CALL[:-1], "1,1,2", "-o", "X.npz", "--max-epochs", "2")
     assert "RankWarning: No tensor has Tucker rank (1, 1, 2)" in done.stderr
 
@@ -161,7 +161,7 @@ SMALL_DEMO = Demo(
 
 
 @pytest.mark.parametrize(
-    "settings", [SMALL_DEMO, pytest.param(Demo(), marks=pytest.mark.slow, id="the embedded one")]
+    "settings", [SMALL_DEMO, pytest.param(Demo(), marks=pytest.mark.slow, id="default")]
 )
 def test_demo_shows_a_table_and_writes_a_figure(folder, monkeypatch, settings):
     monkeypatch.setattr(
@@ -175,9 +175,9 @@ def test_demo_shows_a_table_and_writes_a_figure(folder, monkeypatch, settings):
     assert (folder / "pictures" / "demo.png").stat().st_size > 10_000
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
-def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder):
-    """A real process, a real signal."""
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_ctrl_c_writes_the_result_so_far_and_exits_with_130(folder):
+    """Send SIGINT to a real process."""
     call = [*CALL, "-o", "X.npz", "--solver", "stotiht", "--block-size", "20", "--step", "0.05"]
     code, out = interrupted(call, solver="stotiht", step=20)
     assert code == 130
@@ -187,32 +187,32 @@ def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder):
     assert result.epochs == 2  # of 8 steps each
 
 
-def test_rows_that_cannot_be_read_any_more_lose_nothing(folder, monkeypatch):
-    """HDF5 rows are read when they are needed; the disk fails after some epochs."""
+def test_read_error_during_a_run_saves_the_partial_result(folder, monkeypatch):
+    """HDF5 rows are read on demand; reading fails after some epochs."""
     with h5py.File("A.h5", "w") as file:
         file["rows"] = np.load("A.npy")
     reads = []
 
     def failing(self, start, stop, out):
-        reads.extend([start] * (stop - start > 1))  # single rows tell the scale beforehand
+        reads.extend([start] * (stop - start > 1))  # single rows give the scale first
         if len(reads) > 9:
             raise OSError(5, "Input/output error")
         out[...] = np.load("A.npy")[start:stop]
 
     monkeypatch.setattr(lt.StoredOperator, "_read_source", failing)
     call = ["recover", "A.h5", *CALL[2:], "--solver", "tiht"]
-    for name in ("X-until-then.npz", "X-until-then1.npz"):  # nothing is replaced
+    for name in ("X-partial.npz", "X-partial1.npz"):  # existing files are not replaced
         reads.clear()
         done = run(*call, "-o", "X.npz")
         assert done.exit_code == 2
         assert "A.h5, /rows, rows 0 to 159, could not be read" in done.stderr
-        assert f"go on with --start {name}" in done.stderr
+        assert f"resume with --start {name}" in done.stderr
         found = lt.load(name)
         assert found.status is lt.Status.INTERRUPTED
         assert found.epochs > 1
     monkeypatch.undo()
     os.chdir(folder)
-    done = run(*call, "-o", "X.npz", "--start", "X-until-then.npz")
+    done = run(*call, "-o", "X.npz", "--start", "X-partial.npz")
     assert done.exit_code == 0, done.output
 
 
@@ -230,16 +230,16 @@ def test_installed_command_runs():
     assert done.stdout.strip() == f"lowtucker, version {lt.__version__}"
 
 
-def test_the_command_line_knows_every_solver():
+def test_command_line_offers_every_solver():
     from lowtucker.cli.common import SOLVERS as NAMES
     from lowtucker.solvers import SOLVERS
 
-    assert ("auto", *SOLVERS) == (*NAMES, "als")  # that is for `complete`
+    assert ("auto", *SOLVERS) == (*NAMES, "als")  # only in `complete`
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
-def test_the_same_command_goes_on_from_its_checkpoint(folder):
-    """Interrupted by a real signal; then to the end, with the bits of an uninterrupted run."""
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
+def test_same_command_resumes_from_its_checkpoint(folder):
+    """Interrupt by a real signal, then resume; the result equals that of one run to the bit."""
     solver = ["--solver", "stotiht", "--step", "0.2", "--block-size", "40", "--seed", "3"]
     call = [*CALL, *solver, "-o", "X.npz", "--checkpoint", "run.ckpt"]
     code, out = interrupted(call, solver="stotiht", step=20)
@@ -254,12 +254,12 @@ def test_the_same_command_goes_on_from_its_checkpoint(folder):
     found, expected = lt.load("X.npz"), lt.load("whole.npz")
     np.testing.assert_array_equal(found.X.core, expected.X.core)
     np.testing.assert_array_equal(found.history["residual"], expected.history["residual"])
-    again = run(*call)  # the result of a run that came to its end is not replaced
+    again = run(*call)  # the result of a completed run is not replaced
     assert again.exit_code == 2
     assert "X.npz" in again.stderr
 
 
-def test_a_checkpoint_is_not_an_output(folder):
+def test_checkpoint_is_rejected_as_output(folder):
     done = run(*CALL, "-o", "X.npz", "--checkpoint", "X.npz")
     assert done.exit_code == 2
     assert "is an input" in done.stderr

@@ -1,4 +1,4 @@
-"""The command ``lowtucker complete``, as a script would use it."""
+"""The command ``lowtucker complete``, as used by scripts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def close(found):
     np.testing.assert_allclose(found, X, rtol=0, atol=1e-5 * abs(X).max())
 
 
-def test_a_table(folder):
+def test_complete_from_a_table(folder):
     done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "--plot", "run.png")
     assert done.exit_code == 0, done.output
     result = lt.load("X.npz")
@@ -64,7 +64,7 @@ def test_other_tables(folder, name, mark):
     close(np.load("X.npy"))
 
 
-def test_arrays_with_holes(folder):
+def test_arrays_with_missing_entries(folder):
     holes = np.load("holes.npy")
     np.savez("several.npz", other=np.ones(3), mine=holes)
     np.savez("one.npz", mine=holes)
@@ -82,26 +82,26 @@ def test_arrays_with_holes(folder):
         close(np.load(output))
 
 
-def test_the_full_tensor_for_matlab(folder):
+def test_full_tensor_for_matlab(folder):
     assert run(*ARRAY, "-o", "X.mat", "-q").exit_code == 0
     close(scipy.io.loadmat("X.mat")["X"])
 
 
-def test_the_rank_is_sought(folder):
+def test_unknown_rank(folder):
     done = run(*ARRAY[:-1], "auto", "--max-rank", "3,3,3", "-o", "X.npz")
     assert done.exit_code == 0, done.output
     assert "Rank (2, 2, 2) was found" in " ".join(done.stdout.split())
     assert lt.load("X.npz").rank == RANK
 
 
-def test_nothing_is_held_out(folder):
+def test_no_samples_held_out(folder):
     done = run(*TABLE, "-o", "X.npz", "--held-out", "0")
     assert done.exit_code == 0
     assert "held out" not in done.stdout
     assert lt.load("X.npz").held_out is None
 
 
-def test_options_arrive(folder, monkeypatch):
+def test_options_are_passed_on(folder, monkeypatch):
     given = []
 
     def complete(values, rank, **settings):
@@ -134,7 +134,7 @@ def test_quiet_prints_nothing(folder):
     assert (folder / "out.csv").exists()
 
 
-def test_what_was_not_recovered_is_written_and_exits_with_3(folder):
+def test_failed_recovery_is_written_and_exits_with_3(folder):
     done = run(*TABLE[:-1], "1,1,1", "-o", "X.npz", "--predict", "cells.csv", "out.csv")
     assert done.exit_code == 3
     assert "not recovered" in done.stdout
@@ -143,7 +143,7 @@ def test_what_was_not_recovered_is_written_and_exits_with_3(folder):
     assert len(lt.io.load_samples("out.csv")[1]) == len(CELLS)
 
 
-def test_slices_without_samples_are_one_line(folder):
+def test_slices_without_samples_print_one_warning(folder):
     keep = KNOWN[:, 1] != 3
     lt.io.save_samples("fewer.csv", KNOWN[keep], X[~HOLES][keep])
     done = run("complete", "fewer.csv", *TABLE[2:], "-o", "X.npz", "-q")
@@ -204,7 +204,7 @@ BAD = [
     ([*TABLE, "--seed", "-1", "-o", "x.npz"], "-1 is not in the range x>=0"),
     ([*TABLE, "-o", "x.csv"], "output must be one of .npz, .npy, .mat, got x.csv. Try -o x.npz"),
     ([*TABLE, "-o", "none/x.npz"], "none is not a folder"),
-    ([*TABLE, "-o", "x.npz", "--plot", "x.xyz"], "plot must be a picture such as x.png"),
+    ([*TABLE, "-o", "x.npz", "--plot", "x.xyz"], "plot must be an image file such as x.png"),
     ([*TABLE, "-o", "x.npz", "--plot", "none/x.png"], "none is not a folder"),
     ([*TABLE, "-o", "x.npz", "--predict", "none.csv", "p.csv"], "none.csv does not exist"),
     ([*TABLE, "-o", "x.npz", "--predict", "cells.csv", "none/p.csv"], "none is not a folder"),
@@ -216,7 +216,7 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda v: str(v)[-45:])
-def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
+def test_bad_input_prints_one_line_and_exits_with_2(folder, arguments, message):
     for name in ("page.csv", "page.npy"):
         (folder / name).write_text("<html></html>")
     (folder / "holes.dat").write_bytes((folder / "holes.npy").read_bytes())
@@ -234,16 +234,14 @@ def test_bad_input_is_one_line_and_exit_code_2(folder, arguments, message):
 
 
 @pytest.mark.parametrize("output", ["x.npy", "x.mat"])
-def test_a_full_tensor_larger_than_the_memory_is_refused_before_the_work(
-    folder, monkeypatch, output
-):
+def test_full_tensor_larger_than_memory_is_rejected_before_the_run(folder, monkeypatch, output):
     monkeypatch.setattr(lt, "complete", None)
     done = run(*TABLE[:3], "90000,80000,70000", *TABLE[4:], "-o", output)
     assert done.exit_code == 2
-    assert "more than fit into memory. Try -o x.npz, which holds the factors" in done.stderr
+    assert "more than fits into memory. Try -o x.npz, which holds the factors" in done.stderr
 
 
-def test_what_fits_into_memory(folder, monkeypatch):
+def test_outputs_that_fit_into_memory_are_accepted(folder, monkeypatch):
     monkeypatch.setattr(guards, "physical_memory", lambda: 16 * X.size - 1)
     assert run(*ARRAY, "-o", "x.npy", "-q").exit_code == 2
     assert run(*ARRAY, "-o", "x.npz", "-q").exit_code == 0  # the factors are small
@@ -251,17 +249,17 @@ def test_what_fits_into_memory(folder, monkeypatch):
     assert run(*ARRAY, "-o", "x.npy", "-q").exit_code == 0
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+@pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
 @pytest.mark.parametrize("held_out", ["0", "0.1"])
-def test_ctrl_c_writes_what_there_is_and_exits_with_130(folder, held_out):
-    """A real process, a real signal."""
+def test_ctrl_c_writes_the_result_so_far_and_exits_with_130(folder, held_out):
+    """Send SIGINT to a real process."""
     command = [*ARRAY, "-o", "X.npz", "--solver", "als", "--held-out", held_out]
     code, out = interrupted(command, solver="als", step=2)
     assert code == 130
     assert "INTERRUPTED" in out
     result = lt.load("X.npz")
     assert result.status is lt.Status.INTERRUPTED
-    assert result.epochs == 2  # what was recorded before the step in which it came
+    assert result.epochs == 2  # epochs recorded before the interrupted step
 
 
 def test_help_has_examples():
@@ -270,10 +268,10 @@ def test_help_has_examples():
     assert "--predict cells.csv predicted.csv" in text
 
 
-# what is lost after the work
+# errors that would lose a result
 
 
-def test_two_outputs_of_one_name_are_refused(folder, monkeypatch):
+def test_two_outputs_with_one_name_are_rejected(folder, monkeypatch):
     monkeypatch.setattr(lt, "complete", None)
     for more in ([], ["--overwrite"]):
         done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", folder / "X.npz", *more)
@@ -282,7 +280,7 @@ def test_two_outputs_of_one_name_are_refused(folder, monkeypatch):
 
 
 @pytest.mark.parametrize("which", ["X.npz", "out.csv"])
-def test_a_folder_is_no_output(folder, monkeypatch, which):
+def test_folder_is_rejected_as_output(folder, monkeypatch, which):
     (folder / which).mkdir()
     monkeypatch.setattr(lt, "complete", None)
     done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "--overwrite")
@@ -290,7 +288,7 @@ def test_a_folder_is_no_output(folder, monkeypatch, which):
     assert which in done.stderr
 
 
-def test_the_result_is_kept_where_predictions_cannot_be_written(folder, monkeypatch):
+def test_result_is_kept_if_predictions_cannot_be_written(folder, monkeypatch):
     def fails(*_, **__):
         raise OSError("No space left on device")
 
@@ -301,13 +299,13 @@ def test_the_result_is_kept_where_predictions_cannot_be_written(folder, monkeypa
     close(lt.load("X.npz").X.full())
 
 
-def test_a_name_does_not_belong_to_a_table(folder):
+def test_name_is_rejected_for_a_table(folder):
     done = run(*TABLE, "-o", "X.npz", "--name", "mine")
     assert done.exit_code == 2
     assert "--name" in done.stderr
 
 
-def test_complex_predictions_are_refused_before_the_work(folder, monkeypatch):
+def test_complex_predictions_are_rejected_before_the_run(folder, monkeypatch):
     np.save("complex.npy", np.load("holes.npy") * (1 + 2j))
     monkeypatch.setattr(lt, "complete", None)
     call = ["complete", "complex.npy", *ARRAY[2:], "-o", "X.npz"]

@@ -1,4 +1,4 @@
-"""A real kernel runs a notebook: the progress bar moves, and a result shows itself."""
+"""Run a notebook in a real kernel: progress bar and display of a result."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ result
 """
 
 
-# the kernel's own libraries warn about themselves; what they say is not about this package
+# the libraries of the kernel issue unrelated warnings
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 @pytest.mark.filterwarnings("ignore::RuntimeWarning:zmq")
 def test_notebook_shows_a_bar_and_the_result(tmp_path):

@@ -1,4 +1,4 @@
-"""Numbers of the paper's experiments, as an independent port has them (PAPER.md, section 3)."""
+"""Numbers of the paper's experiments from an independent port (PAPER.md, section 3)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def test_figure_1_tiht_mean_error(figure_1):
     assert 2.5e-5 / 4 < error[25].mean() < 2.5e-5 * 4
 
 
-def test_auto_recovers_figure_3_problems_with_no_tuning():
+def test_auto_recovers_figure_3_problems_without_tuning():
     """Issue: 5x5x6, rank (1,2,2), m = 66: at least 95 of 100."""
     m = 66
     X_true = lt.random_tucker(SHAPE, RANK, seed=2, orthonormal=False, trials=TRIALS)
@@ -46,12 +46,12 @@ def test_auto_recovers_figure_3_problems_with_no_tuning():
     result = lt.recover(A, A.forward(X_true), RANK, X_true=X_true)
     recovered = result.history.error[-1] <= 1e-5
     assert recovered.sum() >= 95
-    # the verdict, which does not know the truth, agrees
+    # the status, which does not use the true tensor, agrees
     assert (result.success == recovered).mean() >= 0.97
 
 
-def test_automatic_step_does_not_blow_up_on_any_block_size():
-    """Unguarded, the block line search diverges for small blocks."""
+def test_automatic_step_does_not_diverge_for_any_block_size():
+    """Without safeguards, the block line search diverges for small blocks."""
     X_true = lt.random_tucker(SHAPE, RANK, seed=2, trials=10)
     A = lt.gaussian(SHAPE, 60, seed=3, trials=10)
     problem = lt.Problem(A, A.forward(X_true))
@@ -62,7 +62,7 @@ def test_automatic_step_does_not_blow_up_on_any_block_size():
         assert not np.any(result.status == lt.Status.DIVERGED)
 
 
-def test_tiht_oscillates_where_its_step_passes_one_as_in_figure_4():
+def test_tiht_oscillates_for_effective_steps_above_one_as_in_figure_4():
     """m = 440, mu = 0.5 m: TIHT fails where StoTIHT with the same mu succeeds."""
     m, b = 440, 110
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, orthonormal=False, trials=40)

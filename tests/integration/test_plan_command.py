@@ -26,22 +26,22 @@ def run(*arguments):
 
 @pytest.fixture(scope="module")
 def kept(tmp_path_factory):
-    """A command that was run, and the folder that has its trials."""
+    """A completed command, and the folder of its trials."""
     folder = tmp_path_factory.mktemp("plan") / "trials"
     return run(*SMALL, "--folder", folder), folder
 
 
 @pytest.mark.parametrize("operator", ["gaussian", "entries"])
-def test_it_prints_the_plan(operator, kept):
+def test_plan_is_printed(operator, kept):
     done = run(*SMALL, "--operator", operator, "-q", "--folder", kept[1])
     assert done.exit_code == 0, done.output
-    folder = None if operator == "gaussian" else kept[1]  # once with trials of its own
+    folder = None if operator == "gaussian" else kept[1]  # once without a folder
     made = plan((4, 4, 3), (1, 1, 1), operator, trials=2, folder=folder)
     assert done.stdout == f"{made}\n\n{made.transition}\n"
     assert done.stderr == ""
 
 
-def test_a_bar_on_standard_error(kept):
+def test_progress_bar_is_written_to_standard_error(kept):
     done = kept[0]
     assert done.exit_code == 0
     assert "trials" in done.stderr
@@ -49,7 +49,7 @@ def test_a_bar_on_standard_error(kept):
     assert done.stdout.startswith("Plan: shape (4, 4, 3), rank (1, 1, 1), operator gaussian")
 
 
-def test_options_arrive(monkeypatch, tmp_path):
+def test_options_are_passed_on(monkeypatch, tmp_path):
     given, made = [], plan((4, 4, 3), (1, 1, 1), trials=1)
 
     def fake(shape, rank, operator, **settings):
@@ -72,7 +72,7 @@ def test_options_arrive(monkeypatch, tmp_path):
     }  # fmt: skip
 
 
-def test_trials_are_kept_and_used(kept):
+def test_stored_trials_are_reused(kept):
     first, folder = kept
     files = {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")}
     assert len(files) >= 6
@@ -81,7 +81,7 @@ def test_trials_are_kept_and_used(kept):
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*.npz")} == files
 
 
-def test_a_picture(kept, tmp_path):
+def test_plot_is_written(kept, tmp_path):
     plot = ["--plot", tmp_path / "rate.png"]
     assert run(*SMALL, "-q", "--folder", kept[1], *plot).exit_code == 0
     assert (tmp_path / "rate.png").read_bytes().startswith(b"\x89PNG")
@@ -104,13 +104,13 @@ BAD = [
     ([*SMALL, "--seed", "-1"], "-1 is not in the range x>=0"),
     ([*SMALL, "--folder", "file"], "'file' is a file"),
     ([*SMALL, "--folder", "file/below"], "cannot be written to"),
-    ([*SMALL, "--plot", "none/x.png"], "none/x.png could not be written there"),
-    ([*SMALL, "--plot", "x.xyz"], "plot must be a picture such as x.png, got x.xyz"),
+    ([*SMALL, "--plot", "none/x.png"], "cannot write none/x.png"),
+    ([*SMALL, "--plot", "x.xyz"], "plot must be an image file such as x.png, got x.xyz"),
 ]
 
 
 @pytest.mark.parametrize(("arguments", "message"), BAD, ids=lambda value: str(value)[-45:])
-def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments, message):
+def test_bad_input_prints_one_line_and_exits_with_2(tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "file").touch()
     done = run(*arguments)
@@ -120,7 +120,7 @@ def test_bad_input_is_one_line_and_exit_code_2(tmp_path, monkeypatch, arguments,
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 
-def test_as_a_process_with_two_workers():
+def test_command_runs_in_a_process_with_two_workers():
     words = [*SMALL[:-2], "-q", "--workers"]
     done = subprocess.run(
         [*COMMAND, *words, "2"], capture_output=True, text=True, timeout=300, check=False
@@ -132,8 +132,8 @@ def test_as_a_process_with_two_workers():
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
 @pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):
-    """A real process, a real signal, sent once some trials are there."""
+def test_ctrl_c_keeps_results_and_exits_with_130(tmp_path, workers):
+    """Send SIGINT to a real process after some trials."""
     folder = tmp_path / "trials"
     words = ["plan", "--shape", "8,8,8", "--rank", "2,2,2", "--trials", "20000", "-q"]
     command = [*COMMAND[:2], LISTENING + COMMAND[2], *words, "--folder", str(folder)]
@@ -148,7 +148,7 @@ def test_ctrl_c_keeps_what_is_computed_and_exits_with_130(tmp_path, workers):
     late.cancel()
     assert process.returncode == 130, err
     assert out == ""
-    assert f"What was computed is kept in {folder}: the same command goes on" in err
+    assert f"Results so far are kept in {folder}: run the same command to resume" in err
     assert "Traceback" not in err
     assert any(folder.rglob("*.npz"))
 
@@ -158,7 +158,7 @@ def test_help_has_an_example():
     assert "lowtucker plan --shape 30,30,30 --rank 3,3,3" in text
 
 
-def test_where_there_is_no_folder_one_is_advised(monkeypatch):
+def test_interrupt_without_a_folder_advises_one(monkeypatch):
     def interrupted(*_, **__):
         raise KeyboardInterrupt
 
@@ -166,5 +166,5 @@ def test_where_there_is_no_folder_one_is_advised(monkeypatch):
     done = run(*SMALL)
     assert done.exit_code == 130
     assert done.stdout == ""
-    advice = "With --folder the trials are kept, and the same command goes on from there."
+    advice = "Use --folder to keep the trials and resume from them."
     assert done.stderr == f"Interrupted. {advice}\n"

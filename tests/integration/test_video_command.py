@@ -1,4 +1,4 @@
-"""``lowtucker video``, as a user calls it."""
+"""The command ``lowtucker video``."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def read(path):
 
 
 @pytest.mark.parametrize("name", ["clip.npy", "clip.gif", "frames"])
-def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
+def test_clip_is_recovered_and_all_files_are_written(flame, tmp_path, name):
     out = tmp_path / "out"
     done = call(flame / name, "--rank", "4,4,2", "--measurements", "450", "-o", out,
                 "--frames", "2:5", "--rows", "3:14", "--columns", "5:16",
@@ -51,7 +51,7 @@ def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
     error = np.linalg.norm(recovered - true) / np.linalg.norm(true)
     best = lt.metrics.relative_error(lt.hooi(true, (4, 4, 2)), true)
     assert error < best + 0.05
-    if name == "clip.npy":  # the others are rounded to 256 greys
+    if name == "clip.npy":  # the others are rounded to 256 grey levels
         assert f"relative error  {error:.4f}" in done.output
     rows = read(out / "frames.csv")
     assert [row["frame"] for row in rows] == ["2", "3", "4", "5"]
@@ -59,11 +59,11 @@ def test_clip_comes_back_with_all_that_belongs_to_it(flame, tmp_path, name):
     for k, row in enumerate(rows):
         frame = recovered[:, :, k]
         quality = -10 * np.log10(np.mean((frame - true[:, :, k]) ** 2))
-        assert float(row["psnr"]) == pytest.approx(quality, abs=0.5)  # a GIF has 256 greys
+        assert float(row["psnr"]) == pytest.approx(quality, abs=0.5)  # a GIF has 256 grey levels
         assert 0.3 < float(row["ssim"]) <= 1
     curve = read(out / "curves.csv")
     assert list(curve[0]) == ["epoch", "cost", "residual", "relative_error"]
-    # zero has a residual of 1; the last start need not be the best
+    # zero has residual 1; the last start need not be the best
     residuals = [float(row["residual"]) for row in curve]
     assert min(residuals) < min(0.2, residuals[0])
     np.testing.assert_allclose(
@@ -91,7 +91,7 @@ def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
     [
         (["clip.npy", "--rank", "30,6,3"], "rank[0] = 30 must be between 1 and 20"),
         (["clip.npy", "--rank", "6,6"], "rank must have one entry a mode: got 2 entries"),
-        (["clip.npy", "--rank", "6,6,3", "--rows", "10:40"], "rows 10:40 are outside of the clip"),
+        (["clip.npy", "--rank", "6,6,3", "--rows", "10:40"], "rows 10:40 are outside the clip"),
         (
             ["clip.npy", "--rank", "6,6,3", "--frames", "5:2"],
             "frames=(5, 2); expected (first, last)",
@@ -104,12 +104,12 @@ def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
         (["absent.mp4", "--rank", "6,6,3"], "absent.mp4 does not exist"),
         (["text.mp4", "--rank", "6,6,3"], "text.mp4 is plain text"),
         (["clip.xyz", "--rank", "6,6,3"], "has the suffix '.xyz'"),
-        (["black.npy", "--rank", "2,2,2"], "black in every frame"),
+        (["black.npy", "--rank", "2,2,2"], "black in every selected frame"),
         (["bright.npy", "--rank", "2,2,2"], "divide by the largest value"),
         (["matrix.npy", "--rank", "2,2,2"], r"expected (rows, columns, frames)"),
     ],
 )
-def test_what_cannot_be_done_is_said_in_one_line(flame, tmp_path, arguments, message):
+def test_bad_input_prints_one_line(flame, tmp_path, arguments, message):
     name, *rest = arguments
     np.save(tmp_path / "black.npy", np.zeros((6, 6, 4)))
     np.save(tmp_path / "bright.npy", np.full((6, 6, 4), 200.0))
@@ -124,7 +124,7 @@ def test_what_cannot_be_done_is_said_in_one_line(flame, tmp_path, arguments, mes
     assert not (tmp_path / "out").exists()
 
 
-def test_a_folder_that_cannot_be_written_to_is_found_out_before_the_work(flame, tmp_path):
+def test_unwritable_folder_is_rejected_before_the_run(flame, tmp_path):
     (tmp_path / "file").write_text("")
     done = call(flame / "clip.npy", "--rank", "6,6,3", "--measurements", 10**5, "-o",
                 tmp_path / "file" / "out")  # fmt: skip
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_to_is_found_out_before_the_work(flame, 
     assert "cannot be written to" in done.output
 
 
-def test_a_matrix_larger_than_the_memory_is_refused_before_the_work(flame, tmp_path):
+def test_matrix_larger_than_memory_is_rejected_before_the_run(flame, tmp_path):
     done = call(flame / "clip.npy", "--rank", "6,6,3", "--measurements", 10**9, "-o", tmp_path)
     assert done.exit_code == 2
     assert "need a matrix of" in done.output

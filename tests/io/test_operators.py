@@ -17,7 +17,7 @@ def tensors(rng):
     return rng.standard_normal((5, *SHAPE))
 
 
-def test_npy_of_vectorised_rows_measures_the_same(tmp_path, tensors, rng):
+def test_npy_of_vectorised_rows_gives_the_same_measurements(tmp_path, tensors, rng):
     np.save(tmp_path / "A.npy", tensors.reshape(5, -1))
     A = lt.io.load_operator(tmp_path / "A.npy", SHAPE)
     X = rng.standard_normal(SHAPE)
@@ -30,7 +30,7 @@ def test_npy_of_tensors_needs_no_shape(tmp_path, tensors):
     assert lt.io.load_operator(tmp_path / "A.npy").shape == SHAPE
 
 
-def test_mat_rows_in_matlab_order_measure_the_same(tmp_path, tensors, rng):
+def test_mat_rows_in_matlab_order_give_the_same_measurements(tmp_path, tensors, rng):
     rows = np.array([tensor.reshape(-1, order="F") for tensor in tensors])  # X(:)' of MATLAB
     scipy.io.savemat(tmp_path / "A.mat", {"A": rows})
     X = rng.standard_normal(SHAPE)
@@ -38,9 +38,9 @@ def test_mat_rows_in_matlab_order_measure_the_same(tmp_path, tensors, rng):
     np.testing.assert_allclose(A.forward(X), [np.sum(tensor * X) for tensor in tensors])
 
 
-def test_mat_must_say_its_order(tmp_path, tensors):
+def test_mat_needs_an_order(tmp_path, tensors):
     scipy.io.savemat(tmp_path / "A.mat", {"A": tensors.reshape(5, -1)})
-    with pytest.raises(ValueError, match=r'order is needed for .*A\.mat: "F" where'):
+    with pytest.raises(ValueError, match=r'order is needed for .*A\.mat: "F" if'):
         lt.io.load_operator(tmp_path / "A.mat", SHAPE)
 
 
@@ -62,13 +62,13 @@ def test_sparse_npz_gives_a_sparse_operator(tmp_path, tensors, rng):
         lt.io.load_operator(tmp_path / "A.npz")
 
 
-def test_a_file_that_is_no_array_is_refused(tmp_path):
+def test_file_without_an_array_is_rejected(tmp_path):
     (tmp_path / "A.npy").write_text("<html>not found</html>")
     with pytest.raises(lt.FileFormatError, match="is an HTML page"):
         lt.io.load_operator(tmp_path / "A.npy", SHAPE)
 
 
-def test_max_bytes_limits_what_is_read(tmp_path, tensors):
+def test_max_bytes_limits_the_size(tmp_path, tensors):
     np.save(tmp_path / "A.npy", tensors)
     with pytest.raises(lt.FileFormatError, match="at most 100 are allowed"):
         lt.io.load_operator(tmp_path / "A.npy", max_bytes=100)

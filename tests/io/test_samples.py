@@ -1,4 +1,4 @@
-"""Tables of samples: what is read, what is refused and why, and what is written."""
+"""Tables of samples: valid tables, rejected tables and written tables."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ GOOD = {
 
 
 @pytest.mark.parametrize("text", GOOD.values(), ids=GOOD)
-def test_tables_that_are_read(put, text):
+def test_valid_tables(put, text):
     indices, values = load_samples(put(text))
     assert indices.tolist() == INDICES
     assert values.tolist() == VALUES
@@ -96,37 +96,37 @@ BAD = [
     ("0,nan,2\n", "sample 0 has the index nan in column 2"),
     ("inf,0,2\n", "sample 0 has the index inf in column 1"),
     ("0,-1e300,2\n", r"sample 0 has the index -1e\+300 in column 2"),
-    ("0,1,2\n0,2,nan\n", "sample 1 has the value nan; leave out what is not known"),
+    ("0,1,2\n0,2,nan\n", "sample 1 has the value nan; omit unknown entries"),
     ("0,1,-inf\n", "sample 0 has the value -inf"),
     ("0,1,2\n1,1,2\n0,two,2\n", "could not convert string 'two' .*row 2, column 2"),
     ("i,j,value\n0,1,2\n1,1,\n", "could not convert string '' .*row 1, column 3"),
     ("0\t1\t2\n0\t\t2\n", "could not convert string '' .*row 1, column 2"),
     ("0;1;2,5\n0;2;2,5\n", "is not a table of numbers"),
     ("0,1,1+2j\n0,2,1+2j\n", "is not a table of numbers"),
-    ("<!DOCTYPE html><html></html>", "is an HTML page, perhaps of a failed download"),
+    ("<!DOCTYPE html><html></html>", "is an HTML page, perhaps from a failed download"),
     ("\n <p>Not found</p>", "expected text with the columns"),
     ("version https://git-lfs.github.com/spec/v1\noid sha256:0\n", "is not a table of numbers"),
     (pickle.dumps([1, 2]), "is a pickle, which is never read"),
     (b"\x93NUMPY\x01\x00", "is a NumPy .npy file"),
     (b"PK\x03\x04", "is a zip archive"),
     (b"\x1f\x8b\x08\x00", "is a gzip file; unpack it first"),
-    (bytes(range(256)), "is of a format that is not known"),
-    ("0,1,2\n".encode("utf-16"), "is of a format that is not known"),
+    (bytes(range(256)), "is of an unknown format"),
+    ("0,1,2\n".encode("utf-16"), "is of an unknown format"),
     (b"0,1,2\n" * 300 + b"\xff\xfe\n", "is not a table of numbers .*utf-8"),
     (b"0,1,2\n" * 300 + b"\x00\n", "is not a table of numbers"),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), BAD, ids=lambda v: str(v)[:25])
-def test_tables_that_are_refused(put, content, message):
+def test_invalid_tables(put, content, message):
     path = put(content)
     with pytest.raises(FileFormatError, match=message) as caught:
         load_samples(path)
     assert str(caught.value).startswith(str(path))
-    assert "usecols" not in str(caught.value)  # NumPy's advice is for others
+    assert "usecols" not in str(caught.value)  # NumPy's advice does not apply
 
 
-def test_the_number_of_columns_is_that_of_the_shape(put):
+def test_number_of_columns_must_match_the_shape(put):
     path = put("0,1,2\n")
     with pytest.raises(FileFormatError, match=r"has 3 columns; expected 4, i1, ..., id, value"):
         load_samples(path, 3)
@@ -136,13 +136,13 @@ def test_the_number_of_columns_is_that_of_the_shape(put):
         load_indices(put("0,1.5\n"), 2)
 
 
-def test_a_file_that_is_not_there(tmp_path):
+def test_missing_file(tmp_path):
     for read in (load_samples, lambda path: load_indices(path, 2)):
         with pytest.raises(FileNotFoundError, match=r"none.csv does not exist; check the path"):
             read(tmp_path / "none.csv")
 
 
-def test_a_table_larger_than_the_memory_is_not_read(put, monkeypatch):
+def test_table_larger_than_memory_is_rejected(put, monkeypatch):
     path = put(table())
     monkeypatch.setattr(guards, "physical_memory", lambda: 8 * path.stat().st_size)
     load_samples(path)
@@ -156,7 +156,7 @@ def test_suffixes():
     assert TABLES == (".csv", ".tsv", ".txt")
 
 
-# what is written
+# writing
 
 
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -165,7 +165,7 @@ def test_suffixes():
                elements=st.integers(0, 2**53 - 1)),
     st.data(),
 )  # fmt: skip
-def test_what_is_written_is_read_to_the_bit(tmp_path, indices, data):
+def test_round_trip_is_exact(tmp_path, indices, data):
     finite = st.floats(allow_nan=False, allow_infinity=False)
     values = data.draw(hnp.arrays(np.float64, len(indices), elements=finite))
     path = tmp_path / "x.csv"
@@ -175,7 +175,7 @@ def test_what_is_written_is_read_to_the_bit(tmp_path, indices, data):
     assert same.tobytes() == values.tobytes()
 
 
-def test_what_is_written_has_names(tmp_path):
+def test_written_table_has_a_header(tmp_path):
     path = tmp_path / "x.csv"
     save_samples(path, [[0, 1, 2], [3, 4, 5]], np.array([0.1, 2]))
     assert path.read_bytes() == b"i1,i2,i3,value\n0,1,2,0.1\n3,4,5,2.0\n"
@@ -184,13 +184,13 @@ def test_what_is_written_has_names(tmp_path):
     assert load_samples(path)[1].astype(np.float32) == single
 
 
-def test_a_column_of_values_is_refused(tmp_path):
+def test_values_with_two_axes_are_rejected(tmp_path):
     with pytest.raises(TypeError, match=r"values must be a vector .* shape \(1, 1\)"):
         save_samples(tmp_path / "x.csv", [[0]], [[1.0]])
     assert not list(tmp_path.iterdir())
 
 
-def test_nothing_is_overwritten_unasked(tmp_path):
+def test_existing_file_is_kept(tmp_path):
     path = tmp_path / "x.csv"
     save_samples(path, [[0]], [1.0])
     with pytest.raises(FileExistsError, match=r"x.csv exists; pass overwrite=True"):
@@ -200,7 +200,7 @@ def test_nothing_is_overwritten_unasked(tmp_path):
     assert load_samples(path)[1] == [2.0]
 
 
-def test_what_fails_leaves_no_file(tmp_path):
+def test_failed_write_leaves_no_file(tmp_path):
     path = tmp_path / "x.csv"
     save_samples(path, [[0]], [1.0])
     with pytest.raises(ValueError, match=r"one row .* for each of the 2 values"):
@@ -209,14 +209,14 @@ def test_what_fails_leaves_no_file(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["x.csv"]
 
 
-# samples that are lost without a word
+# samples must not be lost silently
 
 
 @pytest.mark.parametrize(
     "first", ["0,10,2.5 # by hand", "0,10,", "0,10,NA", "0,10,2.5x", "0x0,10,2.5", '"0","10","2.5"']
 )
-def test_a_first_sample_is_not_taken_for_names(put, first):
-    """It is read, or refused as it would be further down."""
+def test_first_sample_is_not_mistaken_for_a_header(put, first):
+    """It is read or rejected like any other sample."""
     try:
         indices, _ = load_samples(put(f"{first}\n3,2,-3\n"))
     except FileFormatError:
@@ -226,7 +226,7 @@ def test_a_first_sample_is_not_taken_for_names(put, first):
 
 @pytest.mark.parametrize("cut", [*range(1, 12), 400])
 def test_a_long_comment_in_front(put, cut):
-    """Wherever the first 1024 bytes end in the line of names, and in that of numbers."""
+    """The first 1024 bytes end anywhere in the header or the first sample."""
     before = "#" * (1023 - cut) + "\n"
     for text in ("10,3,2e-05\n3,2,-3\n", "i,j,value\n10,3,2e-05\n3,2,-3\n"):
         for longer in (before, before + "# x\n" * 300):
@@ -239,7 +239,7 @@ def test_a_table_without_numbers(put, text):
         load_samples(put(text))
 
 
-# what spreadsheets write
+# tables of spreadsheets
 
 
 @pytest.mark.parametrize(
@@ -248,20 +248,20 @@ def test_a_table_without_numbers(put, text):
              "##" + "µ" * 600 + "\n" + table()],
     ids=["mark", "mark and names", "names", "comment", "cut in a character", "cut between them"],
 )  # fmt: skip
-def test_text_of_spreadsheets(put, text):
+def test_tables_of_spreadsheets(put, text):
     assert load_samples(put(text))[0].tolist() == INDICES
 
 
-def test_a_comment_further_in(put):
+def test_comment_after_the_first_line(put):
     assert load_samples(put("  # from a, b\n" + table(" ")))[0].tolist() == INDICES
 
 
-def test_a_comment_further_in_before_commas(put):
+def test_comment_before_commas_after_the_first_line(put):
     assert load_samples(put("  # from a, b\n" + table()))[0].tolist() == INDICES
     assert load_samples(put("  # from a, b\ni,j,value\n" + table()))[0].tolist() == INDICES
 
 
-def test_complex_values_are_refused_or_read(tmp_path):
+def test_complex_values_are_rejected_or_read(tmp_path):
     path = tmp_path / "x.csv"
     try:
         save_samples(path, [[0, 1]], [1 + 2j])

@@ -1,4 +1,4 @@
-"""Clips from videos, images and arrays: what is read, what is refused, and GIF round trips."""
+"""Clips from videos, images and arrays: valid and invalid files, and GIF round trips."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
 
 R, C, T = 24, 32, 12
 ROW, COLUMN, FRAME = np.ogrid[:R, :C, :T]
-GREY = np.asarray(40 + 3 * ROW + 2 * COLUMN + 4 * FRAME, np.uint8)  # a gradient that moves
+GREY = np.asarray(40 + 3 * ROW + 2 * COLUMN + 4 * FRAME, np.uint8)  # a moving gradient
 CLIP = GREY / 255
 
 
@@ -59,7 +59,7 @@ def write_video(path, name, pix_fmt="yuv420p", frames=GREY, options=None, contai
 
 
 FAST = {"movflags": "faststart"}
-VIDEOS = {  # file: codec, pixels, options, largest error in greys of 255
+VIDEOS = {  # file: codec, pixel format, options, largest error in grey levels
     "lossless.avi": ("ffv1", "gray", {}, 0),
     "mpeg4.avi": ("mpeg4", "yuv420p", {"qmin": "1", "qmax": "2"}, 8),
     "x264.mp4": ("libx264", "yuv420p", {"crf": "1"}, 3),
@@ -77,7 +77,7 @@ def write(folder: Path, name: str) -> Path:
     return write_video(folder / name, coder, pix_fmt, options=options, container=container)
 
 
-# ---- what is right is read ----
+# ---- valid files ----
 
 
 @pytest.mark.parametrize("name", VIDEOS)
@@ -117,7 +117,7 @@ def test_colours_of_a_video(tmp_path):
 
 
 def test_only_the_frames_up_to_the_last_are_decoded(tmp_path):
-    """What is damaged behind the crop is not looked at."""
+    """Damage after the crop is not noticed."""
     path = write(tmp_path, "fast.mov")
     wanted = load_video(path)[:, :, :3]
     put(path, path.read_bytes()[:-200] + b"\xff" * 200)
@@ -146,7 +146,7 @@ def test_folder_in_natural_order(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", ["jpg", "jpeg", "webp"])
-def test_images_with_losses(tmp_path, suffix):
+def test_lossy_images(tmp_path, suffix):
     Image.fromarray(GREY[:, :, 0]).save(tmp_path / f"a.{suffix}", quality=95)
     np.testing.assert_allclose(load_video(tmp_path)[:, :, 0], CLIP[:, :, 0], atol=6 / 255)
 
@@ -231,7 +231,7 @@ def test_arrays(tmp_path, suffix, array, wanted):
     np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-7 if array.dtype == "f4" else 1e-15)
     part = load_video(path, rows=(2, 3), columns=(1, 2), frames=(2, 2))
     np.testing.assert_array_equal(part, got[1:3, :2, 1:2])
-    with pytest.raises(ValueError, match=r"columns 4:99 are outside of the clip, which has"):
+    with pytest.raises(ValueError, match=r"columns 4:99 are outside the clip, which has"):
         load_video(path, columns=(4, 99))
 
 
@@ -282,17 +282,17 @@ def test_crop_of_a_huge_npy_reads_the_crop_only(tmp_path):
     "span",
     [(0, 3), (-2, 3), (3, 2), (1.0, 2), (1, 2, 3), (1,), 5, "12", ("1", "2"), (1, None), (2, 0)],
 )
-def test_spans_that_are_none(tmp_path, argument, span):
+def test_invalid_spans(tmp_path, argument, span):
     path = save(tmp_path / "a.npy", CLIP)
     with pytest.raises(ValueError, match=rf"^{argument}=.*; expected \(first, last\)"):
         load_video(path, **{argument: span})
 
 
-def test_crops_outside_of_a_video(tmp_path):
-    for name in ("lossless.avi", "lossless.mkv", "lossless.gif"):  # .mkv: length not known
+def test_crops_outside_a_video(tmp_path):
+    for name in ("lossless.avi", "lossless.mkv", "lossless.gif"):  # .mkv: unknown length
         path = write(tmp_path, name)
         with pytest.raises(
-            ValueError, match=r"^rows 61:90 are outside of the clip, which has rows 1:24; choose"
+            ValueError, match=r"^rows 61:90 are outside the clip, which has rows 1:24; choose"
         ) as caught:
             load_video(path, rows=(61, 90))
         assert not isinstance(caught.value, FileFormatError)
@@ -303,7 +303,7 @@ def test_crops_outside_of_a_video(tmp_path):
                 load_video(path, frames=span)
 
 
-def test_where_nothing_is(tmp_path):
+def test_missing_files(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"no\.mp4 does not exist; check the path"):
         load_video(tmp_path / "no.mp4")
     with pytest.raises(FileFormatError, match=r"holds no images; expected some of \.png"):
@@ -335,13 +335,13 @@ def test_pipe(tmp_path):
         (CLIP[:0], r"has the shape \(0, 32, 12\)"),
     ],
 )
-def test_arrays_that_are_no_clips(tmp_path, array, message):
+def test_arrays_that_are_not_clips(tmp_path, array, message):
     with pytest.raises(ValueError, match=message):
         load_video(save(tmp_path / "a.npy", array))
 
 
 @pytest.mark.parametrize("module", ["av", "PIL.Image"])
-def test_what_is_not_installed(tmp_path, monkeypatch, module):
+def test_missing_decoders(tmp_path, monkeypatch, module):
     write_images(tmp_path, ["0.png"])
     path = write(tmp_path, "lossless.gif") if module == "av" else tmp_path
     monkeypatch.setitem(sys.modules, module, None)
@@ -362,7 +362,7 @@ def test_import_is_light():
     assert run.stdout.strip() == "[]"
 
 
-# ---- what is not what it says ----
+# ---- content that does not match the suffix ----
 
 
 CONTAINERS = [".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif"]
@@ -373,14 +373,14 @@ CONTAINERS = [".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif"]
     ("data", "looks"),
     [
         (b"", "is empty"),
-        (b"<!DOCTYPE html><html>404</html>", "is an HTML page, perhaps of a failed download"),
+        (b"<!DOCTYPE html><html>404</html>", "is an HTML page, perhaps from a failed download"),
         (b"hello, world\n" * 100, "is plain text"),
         (b"#EXTM3U\n#EXTINF:1,\nfile:///etc/passwd\n", "is plain text"),
         (b"ffconcat version 1.0\nfile /etc/passwd\n", "is plain text"),
         (pickle.dumps({"a": 1}), "is a pickle, which is never read"),
         (b"version https://git-lfs.github.com/spec/v1\n", "is a Git LFS pointer"),
         (b"\x93NUMPY\x01\x00", r"is a NumPy \.npy file"),
-        (bytes(range(256)) * 9, "is of a format that is not known"),
+        (bytes(range(256)) * 9, "is of an unknown format"),
     ],
 )
 def test_other_content(tmp_path, suffix, data, looks):
@@ -430,7 +430,7 @@ def test_random_corruption(tmp_path, name, capfd):
     assert capfd.readouterr().err == ""
 
 
-def test_magic_followed_by_nothing(tmp_path):
+def test_file_of_magic_bytes_only(tmp_path):
     for name, data in {
         "a.mp4": b"\0\0\0\x18ftypmp42" + bytes(12),
         "a.mov": b"\0\0\0\x01mdat" + struct.pack(">Q", 2**63),
@@ -443,8 +443,8 @@ def test_magic_followed_by_nothing(tmp_path):
             load_video(put(tmp_path / name, data))
 
 
-def test_length_that_is_not_known(tmp_path):
-    """As browsers record: the size of the segment is all ones."""
+def test_unknown_length(tmp_path):
+    """Browsers record a segment size of all ones."""
     path = write(tmp_path, "lossless.mkv")
     data = bytearray(path.read_bytes())
     place = data.index(b"\x18\x53\x80\x67") + 4
@@ -466,11 +466,11 @@ def test_sound_only(tmp_path):
         sound.sample_rate = 8000
         file.mux(stream.encode(sound))
         file.mux(stream.encode(None))
-    with pytest.raises(FileFormatError, match="holds no video, perhaps sound only"):
+    with pytest.raises(FileFormatError, match="holds no video, perhaps only sound"):
         load_video(path)
 
 
-def test_frames_that_change_their_size(tmp_path):
+def test_frames_of_different_sizes(tmp_path):
     small = write_video(tmp_path / "b.avi", "mjpeg", "yuvj420p", GREY[:16, :16])
     path = write_video(tmp_path / "a.avi", "mjpeg", "yuvj420p")
     with av.open(str(small)) as file:
@@ -613,7 +613,7 @@ def test_images_of_two_sizes_and_several_in_one_file(tmp_path):
         load_video(tmp_path, frames=(4, 4))
 
 
-def test_logs_are_silent_and_come_back(tmp_path, caplog, capfd):
+def test_logging_is_disabled_and_restored(tmp_path, caplog, capfd):
     level, path = av.logging.get_level(), write(tmp_path, "fast.mov")
     data = path.read_bytes()
     put(path, data[:-200] + b"\xff" * 200)
@@ -625,7 +625,7 @@ def test_logs_are_silent_and_come_back(tmp_path, caplog, capfd):
         assert av.logging.get_level() == av.logging.ERROR
         with av.open(str(path)) as file, pytest.raises(av.error.InvalidDataError):
             list(file.decode(video=0))
-        assert caplog.records  # so they would have been seen
+        assert caplog.records  # logging works
     finally:
         av.logging.set_level(level)
     assert capfd.readouterr() == ("", "")
@@ -640,7 +640,7 @@ def test_logs_are_silent_and_come_back(tmp_path, caplog, capfd):
     [
         np.random.default_rng(1).random((7, 9, 5)),
         CLIP,
-        np.full((3, 2, 4), 0.4),  # frames that are equal
+        np.full((3, 2, 4), 0.4),  # equal frames
         np.array([[[0.0]], [[1.0]]]),
         np.linspace(0, 1, 256, dtype=np.float32).reshape(16, 16, 1),
     ],
@@ -659,7 +659,7 @@ def test_gif_round_trip(tmp_path, clip, magnify):
     assert os.listdir(tmp_path) == ["a.gif"]
 
 
-def test_values_outside_are_clipped(tmp_path):
+def test_values_outside_the_range_are_clipped(tmp_path):
     save_gif(tmp_path / "a.gif", [[[-3.0], [0.2], [7.0]]])
     np.testing.assert_allclose(load_video(tmp_path / "a.gif")[0, :, 0], [0, 0.2, 1], atol=1e-15)
     save_gif(tmp_path / "a.gif", CLIP > 0.5)
@@ -697,7 +697,7 @@ def test_gif_loops_at_its_rate(tmp_path, rate, time):
         (CLIP, {"frames_per_second": "10"}, "frames_per_second='10'; expected"),
     ],
 )
-def test_clips_that_are_refused_leave_the_old_file(tmp_path, clip, options, message):
+def test_rejected_clips_keep_the_old_file(tmp_path, clip, options, message):
     path = put(tmp_path / "a.gif", b"old")
     with pytest.raises(ValueError, match=message):
         save_gif(path, clip, **options)
@@ -706,7 +706,7 @@ def test_clips_that_are_refused_leave_the_old_file(tmp_path, clip, options, mess
 
 
 @pytest.mark.parametrize("step", ["fsync", "replace"])
-def test_failure_midway_leaves_the_old_file(tmp_path, monkeypatch, step):
+def test_failed_write_keeps_the_old_file(tmp_path, monkeypatch, step):
     def fail(*_):
         raise OSError("disk full")
 
@@ -718,7 +718,7 @@ def test_failure_midway_leaves_the_old_file(tmp_path, monkeypatch, step):
     assert os.listdir(tmp_path) == ["a.gif"]
 
 
-def test_where_to_write(tmp_path):
+def test_invalid_targets(tmp_path):
     with pytest.raises(ValueError, match=r"a\.mp4; expected a path ending in \.gif; rename it"):
         save_gif(tmp_path / "a.mp4", CLIP)
     with pytest.raises(FileNotFoundError, match="no/such"):
@@ -727,7 +727,7 @@ def test_where_to_write(tmp_path):
 
 @pytest.mark.parametrize("dtype", [np.int32, np.int64, np.uint32])
 @pytest.mark.parametrize("white", [255, 65535])
-def test_wide_integers_that_hold_bytes_or_words_are_not_taken_for_black(tmp_path, dtype, white):
+def test_wide_integers_are_scaled_by_8_or_16_bits(tmp_path, dtype, white):
     clip = np.full((6, 7, 3), white, dtype=dtype)
     clip[0, 0, 0] = 0
     np.save(tmp_path / "clip.npy", clip)
@@ -736,14 +736,14 @@ def test_wide_integers_that_hold_bytes_or_words_are_not_taken_for_black(tmp_path
     assert found[0, 0, 0] == 0
 
 
-def test_integers_beyond_words_are_refused(tmp_path):
+def test_integers_beyond_16_bits_are_rejected(tmp_path):
     np.save(tmp_path / "clip.npy", np.full((6, 7, 3), 70000))
     with pytest.raises(ValueError, match="divide by the largest value"):
         load_video(tmp_path / "clip.npy")
 
 
-def test_ten_bits_are_read_alike_every_time(tmp_path):
-    """Several threads of the converter mix up pixels where the width is no multiple of 16."""
+def test_ten_bits_are_read_deterministically(tmp_path):
+    """Several threads of the converter corrupt pixels if the width is not a multiple of 16."""
     rng = np.random.default_rng(0)
     path = tmp_path / "ten.mkv"
     with av.open(str(path), "w") as container:

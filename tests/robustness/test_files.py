@@ -240,7 +240,7 @@ def test_a_bad_file_is_refused(folder, warm, reader, name):
 MISSING = {
     "a folder": (FileFormatError, "is a directory or device"),
     "nothing": (FileNotFoundError, "does not exist; check the path"),
-    "no permission": (PermissionError, "may not be read; change its permissions"),
+    "no permission": (PermissionError, "is not readable; change its permissions"),
 }
 
 

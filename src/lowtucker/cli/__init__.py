@@ -1,4 +1,4 @@
-"""The command line: faces only, no numerics."""
+"""The command-line interface; it contains no numerical code."""
 
 from lowtucker.cli.main import main
 

@@ -1,4 +1,4 @@
-"""``lowtucker bench``: measurements against the yardsticks."""
+"""``lowtucker bench``: run the benchmarks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from lowtucker.cli.common import (
 __all__ = ["bench"]
 
 CANDLE = Path("../shared/data/candle_5_A.mat")
-# Options of each, beside --csv
+# Options of each benchmark, besides --csv
 OPTIONS = {
     "iteration": (),
     "recover": ("only", "trials", "plot", "candle"),
@@ -37,40 +37,40 @@ OPTIONS = {
 @click.command()
 @click.argument("what", type=click.Choice(list(OPTIONS)))
 @click.option(
-    "--csv", "csv_file", type=click.Path(path_type=Path), help="Write the rows there too."
+    "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="recover, structured: the yardsticks to measure.")  # fmt: skip
+              help="recover, structured: the yardsticks to run.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
-              help="recover, structured: trials of the default solver, the most for others. "
-              "O has one.")  # fmt: skip
+              help="recover, structured: trials of the default solver, and the maximum for "
+              "other methods. O always has one.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path),
-              help="recover: draw A1 and A2, success against measurements.")  # fmt: skip
+              help="recover: plot success against measurements for A1 and A2.")  # fmt: skip
 @click.option("--candle", type=click.Path(path_type=Path),
-              help=f"recover: the authors' clip, for A5; {CANDLE} if it is there.")  # fmt: skip
+              help=f"recover: the authors' clip, for A5; default {CANDLE}.")  # fmt: skip
 @click.option("--gigabytes", type=click.FloatRange(min=0.5),
-              help="structured: size of the file of O; 2, and 12 for the full one. dask: size "
-              "of A; 1.")  # fmt: skip
+              help="structured: size of the file of O, default 2 (the full benchmark has 12). "
+              "dask: size of A, default 1.")  # fmt: skip
 @click.option("--folder", type=click.Path(path_type=Path),
-              help="structured: where the file of O is for a while; the system's temporary "
+              help="structured: folder for the temporary file of O; the system's temporary "
               "folder by default.")  # fmt: skip
-@click.option("--overwrite", is_flag=True, help="Replace files that are there.")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, overwrite: bool) -> None:  # fmt: skip
-    """Measure, side by side, what the parts of the library cost, and what the one call reaches.
+    """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
     iteration   a gradient, an HOSVD, a StoTIHT iteration (against TensorLy and NumPy loops),
                 and the import; one BLAS thread, half a minute
-    recover     recover(A, y, rank) as it is against TIHT and StoTIHT at their best step,
-                normalised TIHT, Gauss-Newton from one start and TensorLy; some minutes
-    structured  recover(A, y, rank) where A is no matrix in memory: how often, how fast, and
-                with how much memory, each in a process of its own; a quarter of an hour
+    recover     recover(A, y, rank) with default settings against TIHT and StoTIHT at their
+                best step, normalised TIHT, Gauss-Newton from one start and TensorLy; minutes
+    structured  recover(A, y, rank) where A is not a matrix in memory: success rate, time and
+                memory, each in its own process; a quarter of an hour
     dask        a Gauss-Newton iteration on two worker processes against one process, and the
-                bytes that travel; one or two minutes
+                bytes transferred; one or two minutes
     regression  estimators.TuckerRegressor against TensorLy's with its default and its best
-                ridge: synthetic tensors, and soybeans seen from the air; some minutes
+                ridge: synthetic tensors and an aerial hyperspectral scene; minutes
 
     \b
     Yardsticks of `recover`:
@@ -78,8 +78,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       A2  15x15x15, rank (2,2,2), m from 120   B2  the same, m = 1350
       A3  15x15x15, rank (5,5,5), m = 450      B3  the same, m = 810
       A5  the paper's candle clip              C1  B1 with noise of 10 %
-      S   200 small problems: where the        C2  B1 with outliers
-          default is worse than StoTIHT        C3  B1 with the rank unknown
+      S   200 small problems: number where     C2  B1 with outliers
+          the default is worse than StoTIHT    C3  B1 with unknown rank
 
     \b
     Yardsticks of `structured`:
@@ -89,18 +89,18 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       B8   40x40x40x40, rank (3,3,3,3), 3000 Fourier (and cosine) coefficients
       B9   300x400x500, rank (12,4,3), 66750 sampled entries
       B10  1000x1000x1000, rank (5,5,5), 3 million and half a million sampled entries
-      O    50x50x40, rank (3,3,3), Gaussian rows in a file that is read block by block
+      O    50x50x40, rank (3,3,3), Gaussian rows in a file read block by block
 
-    Exit code 0 when every target was met, 3 when one was missed.
+    Exit code 0 if every target was met, 3 if one was missed.
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
-                f"--{name} is not for {what}. --only, --trials, --plot and --candle belong to "
-                "recover; --only, --trials, --gigabytes and --folder to structured; --gigabytes to "
-                "dask."
+                f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
+                "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
+                "--gigabytes to dask."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
@@ -146,7 +146,7 @@ def _regression() -> list[Any]:
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:
-    """Print rows of ratios as they are measured, and their table."""
+    """Print rows of ratios as they are measured, then their table; return the rows."""
     rows = []
     screen = console()
     for row in measured:
@@ -169,16 +169,16 @@ def _recover(
 
     names = NAMES if only is None else tuple(only.upper().split(","))
     if candle is not None and not candle.exists():
-        raise ValueError(f"There is no file {candle}. Check the path.")
+        raise ValueError(f"{candle} does not exist. Check the path.")
     yardsticks = chosen(names, candle or CANDLE)
     check_extras("tensorly", extra="bench")
     if plot is not None:
         check_extras("matplotlib", extra="plot")
         check_picture(plot)
         if not set(names) & set(recover.PHASES):
-            raise ValueError("--plot shows A1 and A2: name one of them in --only.")
+            raise ValueError("--plot shows A1 and A2: include one of them in --only.")
     if "A5" in names and all(one.name != "A5" for one in yardsticks):
-        click.echo(f"  A5 is left out: the authors' clip is not at {CANDLE}", err=True)
+        click.echo(f"  A5 is skipped: the authors' clip is not at {CANDLE}", err=True)
     rows = []
     for row in recover.run(yardsticks, trials):
         rows.append(row)
@@ -202,7 +202,7 @@ def _structured(
     names = structured.NAMES if only is None else tuple(only.upper().split(","))
     works = structured.chosen(names, gigabytes or 2.0, None if folder is None else str(folder))
     if "O" not in names and (gigabytes, folder) != (None, None):
-        raise ValueError("--gigabytes and --folder are for O: name it in --only.")
+        raise ValueError("--gigabytes and --folder apply to O: include it in --only.")
     if folder is not None:
         check_folder(folder)
     rows = []

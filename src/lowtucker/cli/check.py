@@ -1,4 +1,4 @@
-"""``lowtucker check``: what measurements can do, before the work."""
+"""``lowtucker check``: test whether measurements can determine a tensor."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ __all__ = ["check"]
 
 @click.command()
 @click.argument("a", metavar="A", type=FILE)
-@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry per mode.")
 @operator_options
-@click.option("--name", help="Array of the file, where it holds several.")
-@click.option("--block-size", type=click.IntRange(min=1), help="Rows of a block; chosen otherwise.")
+@click.option("--name", help="Name of the array, if the file holds several.")
+@click.option("--block-size", type=click.IntRange(min=1), help="Rows per block; chosen by default.")
 @click.option("--starts", type=click.IntRange(min=1), default=2, show_default=True,
-              help="Tensors from which the worst ones are looked for.")  # fmt: skip
+              help="Number of starts of the search for the worst tensors.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: Any,
           name: str | None, block_size: int | None, starts: int, seed: int) -> None:  # fmt: skip
-    """Say whether the measurements A can determine tensors of a rank.
+    """Report whether the measurements A can determine tensors of a given rank.
 
-    A is a file as for `lowtucker recover`. Looks at the adjoint, the norms of the rows, the
-    balance of blocks, bounds on the isometry constant of the paper's Definition 5.1, and the
-    tangent design at random tensors (are there others near with the same measurements?).
+    A is a file as for `lowtucker recover`. Checks the adjoint, the row norms, the balance of the
+    blocks, bounds on the isometry constant of the paper's Definition 5.1, and the tangent design
+    at random tensors (do nearby tensors have the same measurements?).
 
     \b
     Examples:
       lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
       lowtucker check data.mat --name A --order F --shape 30,30,10 --rank 8,8,2
 
-    Exit code 0 when nothing bad was found, 3 when something was, 2 for bad input.
+    Exit code 0 if no problem was found, 3 if one was, 2 for bad input.
     """
     import lowtucker as lt
 
@@ -43,7 +43,7 @@ def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: 
     with console(stderr=True).status("") as status:
         found = lt.theory.examine(
             A, rank, block_size=block_size, starts=starts, seed=seed,
-            report=lambda what: status.update(f"looking at {what}"),
+            report=lambda what: status.update(f"checking {what}"),
         )  # fmt: skip
     console().print(str(found), markup=False)
     sys.exit(0 if found.ok else NOT_RECOVERED)

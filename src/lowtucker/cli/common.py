@@ -1,4 +1,4 @@
-"""What the subcommands share: tuples of integers, tables."""
+"""Parameter types, checks and output helpers shared by the subcommands."""
 
 from __future__ import annotations
 
@@ -35,14 +35,14 @@ FILE = click.Path(path_type=Path)
 
 
 class IntTuple(click.ParamType[tuple[int, ...]]):
-    """Integers between commas, such as 30,30,10."""
+    """Comma-separated integers, such as 30,30,10."""
 
     name = "n1,n2,..."
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, ...]:
-        """Split and convert."""
+        """Parse the value."""
         if isinstance(value, tuple):
             return value
         try:
@@ -52,24 +52,24 @@ class IntTuple(click.ParamType[tuple[int, ...]]):
 
 
 class Rank(IntTuple):
-    """Integers between commas, or the word auto."""
+    """Comma-separated integers, or "auto"."""
 
     name = "r1,r2,...|auto"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Keep the word, split and convert the rest."""
+        """Parse the value; keep "auto"."""
         return "auto" if str(value).lower() == "auto" else super().convert(value, param, ctx)
 
 
 class Span(click.ParamType[tuple[int, int]]):
-    """First and last of a range, both included, such as 61:90."""
+    """An inclusive range first:last, such as 61:90."""
 
     name = "first:last"
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
-        """Split and convert."""
+        """Parse the value."""
         if isinstance(value, tuple):
             return value
         try:
@@ -80,85 +80,85 @@ class Span(click.ParamType[tuple[int, int]]):
 
 
 def operator_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """Options that say how the file of A is to be read."""
+    """Add the options that describe how to read the file of A."""
     shape = click.option(
-        "--shape", type=IntTuple(), help="Shape of the tensor; needed unless A is (m, *shape)."
+        "--shape", type=IntTuple(), help="Shape of the tensor; required unless A is (m, *shape)."
     )
     order = click.option(
         "--order",
         type=click.Choice(["C", "F"]),
-        help="How rows were vectorised: C row-major, F column-major (MATLAB). A .mat file must "
-        "say.",
+        help="How the rows were vectorised: C row-major, F column-major (MATLAB). Required for "
+        ".mat files.",
     )
     return shape(order(command))
 
 
 def as_solver(name: str, step: float | None = None, block_size: int | None = None) -> Any:
-    """Solver of a name, with the settings that were given."""
+    """Return the named solver with the given settings."""
     import lowtucker as lt
 
     riemannian = name in ("rsgd", "rgn", "rcg")
     if riemannian and (step is not None or (block_size is not None and name != "rsgd")):
-        raise ValueError(f"--step and --block-size do not belong to {name}. Leave them out.")
+        raise ValueError(f"--step and --block-size do not apply to {name}. Omit them.")
     if riemannian or (name == "auto" and step is None and block_size is None):
         return lt.RSGD(block_size=block_size) if block_size is not None else name
     if name == "tiht":
         if block_size is not None:
-            raise ValueError("--block-size belongs to stotiht: tiht uses all the measurements.")
+            raise ValueError("--block-size belongs to stotiht: tiht uses all measurements.")
         return lt.TIHT(step="auto" if step is None else step)
     return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
 
 
 def check_extras(*modules: str, extra: str) -> None:
-    """Find out before the work whether its result can be written."""
+    """Raise ImportError if an optional dependency is missing."""
     from importlib.util import find_spec
 
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         raise ImportError(
-            f"This needs {', '.join(missing)}, not installed here. "
+            f"This needs {', '.join(missing)}, which is not installed. "
             f'Try: pip install "lowtucker[{extra}]"'
         )
 
 
 def check_folder(folder: Path) -> None:
-    """Find out before the work whether a folder can be written to."""
+    """Create a folder; raise ValueError if it is not writable."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
         raise ValueError(
-            f"{folder} cannot be written to ({error.strerror}). Try another."
+            f"{folder} cannot be written to ({error.strerror}). Try another folder."
         ) from error
 
 
 def check_targets(paths: Sequence[Path], overwrite: bool) -> None:
-    """Find out before the work whether files can be written, and may be replaced."""
+    """Raise ValueError if files cannot be written or must not be replaced."""
     if len({path.resolve() for path in paths}) < len(paths):
-        raise ValueError(f"{', '.join(map(str, paths))} must be different files. Rename some.")
+        raise ValueError(f"{', '.join(map(str, paths))} must be different files. Rename one.")
     for path in paths:
         if path.is_dir():
-            raise ValueError(f"output {path} is a folder. Give the name of a file.")
+            raise ValueError(f"output {path} is a folder. Give a file name.")
         if not path.absolute().parent.is_dir():
             raise ValueError(
-                f"{path.parent} is not a folder: {path} could not be written there. Make it first."
+                f"{path.parent} is not a folder: cannot write {path}. Create the folder first."
             )
         if os.path.lexists(path) and not overwrite:
             raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
 
 
 def check_picture(plot: Path) -> None:
-    """Find out before the work whether there is such a format of pictures."""
+    """Raise ValueError if the image format is not supported."""
     from lowtucker._plotting import new_figure
 
     formats = new_figure()[0].canvas.get_supported_filetypes()
     if plot.suffix.lower().lstrip(".") not in formats:
-        raise ValueError(f"plot must be a picture such as {plot.stem}.png, got {plot}.")
+        raise ValueError(f"plot must be an image file such as {plot.stem}.png, got {plot}.")
 
 
 def write_picture(figure: Any, path: Path, dpi: int | None = None) -> None:
-    """Write a figure: completely, or not at all."""
+    """Write a figure atomically."""
     from lowtucker.io import replacing
 
     with replacing(path) as file:
@@ -166,7 +166,7 @@ def write_picture(figure: Any, path: Path, dpi: int | None = None) -> None:
 
 
 def console(stderr: bool = False) -> Any:
-    """Terminal to write on; wide enough for a table where there is none."""
+    """Return a console; 140 columns wide if the output is not a terminal."""
     from rich.console import Console
 
     found = Console(stderr=stderr, highlight=False)
@@ -174,7 +174,7 @@ def console(stderr: bool = False) -> Any:
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
-    """Table for the terminal."""
+    """Return a table for the terminal."""
     from rich.table import Table
 
     made = Table(*columns)

@@ -1,4 +1,4 @@
-"""``lowtucker complete``: a tensor from some of its entries, on files."""
+"""``lowtucker complete``: tensor completion on files."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ import click
 
 from lowtucker.cli.common import FILE, IntTuple, console
 from lowtucker.cli.outcome import (
+    as_rank,
     check_fits,
     check_output,
     finish,
     may_replace,
     rank_options,
     run_options,
-    sought,
 )
 
 __all__ = ["complete"]
@@ -24,21 +24,21 @@ __all__ = ["complete"]
 @click.command()
 @click.argument("samples", type=FILE)
 @rank_options
-@click.option("--shape", type=IntTuple(), help="Shape of the tensor; needed for a table.")
-@click.option("--name", help="Array of the file, where it holds several.")
+@click.option("--shape", type=IntTuple(), help="Shape of the tensor; required for a table.")
+@click.option("--name", help="Name of the array, if the file holds several.")
 @click.option(
     "--held-out",
     type=click.FloatRange(0, 1, max_open=True),
     default=0.1,
     show_default=True,
-    help="Share of the samples that a first fit does not see, to tell its error.",
+    help="Share of the samples held out of a first fit to estimate its error.",
 )
 @click.option(
     "--predict",
     nargs=2,
     type=FILE,
     metavar="CELLS OUT",
-    help="Table of indices i1,...,id, and where to write i1,...,id,value of them.",
+    help="Table of indices i1,...,id, and the file to write i1,...,id,value to.",
 )
 @click.option(
     "--solver", type=click.Choice(["auto", "als", "rgn", "rcg", "rsgd"]), default="auto",
@@ -53,8 +53,8 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
              quiet: bool) -> None:  # fmt: skip
     """Complete a tensor of low Tucker rank from some of its entries.
 
-    SAMPLES is a table with the columns i1, ..., id, value (.csv, .tsv, .txt; indices from 0, a line
-    of names or none), or a tensor with NaN where it is not known (.npy, .npz, .mat).
+    SAMPLES is a table with the columns i1, ..., id, value (.csv, .tsv, .txt; indices from 0,
+    optional header line), or a tensor with NaN for unknown entries (.npy, .npz, .mat).
 
     \b
     Examples:
@@ -63,7 +63,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
           --predict cells.csv predicted.csv
       lowtucker complete holes.npy --rank 3,3,3 -o filled.npy
 
-    The error on samples that were held out is printed with the result. Exit codes as for recover.
+    The error on held-out samples is printed with the result. Exit codes as for recover.
     """
     import lowtucker as lt
 
@@ -73,9 +73,9 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     check_output(output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read)
     if samples.suffix.lower() in lt.io.TABLES:
         if name is not None:
-            raise ValueError("--name belongs to .npz and .mat files: a table has one array.")
+            raise ValueError("--name belongs to .npz and .mat files: a table holds one array.")
         if shape is None:
-            raise ValueError("--shape is needed to complete a tensor from a table of its entries.")
+            raise ValueError("--shape is needed to complete a tensor from a table.")
         indices, values = lt.io.load_samples(samples, len(shape))
     else:
         indices, values = None, lt.io.load_array(samples, name)
@@ -83,14 +83,14 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     check_fits(output, sizes)
     if predict and values.dtype.kind == "c":
         raise ValueError(
-            "--predict writes real numbers, and the samples are complex. Leave it out."
+            "--predict writes real numbers, but the samples are complex. Omit --predict."
         )
     cells = lt.io.load_indices(predict[0], len(sizes)) if predict else None
     if cells is not None:
-        lt.entries(sizes, cells)  # to check them before the work
+        lt.entries(sizes, cells)  # fail before the recovery if they are out of range
     result = lt.complete(
         values,
-        sought(rank, max_rank),
+        as_rank(rank, max_rank),
         indices=indices,
         shape=shape,
         held_out=held_out,

@@ -1,4 +1,4 @@
-"""``lowtucker demo``: the main job on an embedded default."""
+"""``lowtucker demo``: recovery of a built-in example."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["demo"]
               show_default=True, help="Folder for the figure.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 def demo(out: Path, seed: int) -> None:
-    """Sense a small synthetic clip and recover it with TIHT, StoTIHT and auto.
+    """Measure a small synthetic clip and recover it with TIHT, StoTIHT and auto.
 
-    Takes a few seconds; writes demo.png, in place of an earlier one.
+    Takes a few seconds. Writes demo.png and replaces an existing one.
     """
     from lowtucker.lab.experiments.demo import Demo, figure
     from lowtucker.run import ProgressBar

@@ -1,4 +1,4 @@
-"""What ``recover`` and ``complete`` do with a result: write it, say it, and end."""
+"""Options and output shared by ``recover`` and ``complete``."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ from lowtucker.cli.common import (
 )
 
 __all__ = [
+    "as_rank",
     "check_fits",
     "check_output",
     "finish",
@@ -32,7 +33,6 @@ __all__ = [
     "may_replace",
     "rank_options",
     "run_options",
-    "sought",
 ]
 
 OUTPUTS = (".npz", ".npy", ".mat")
@@ -40,29 +40,29 @@ Command = Callable[..., Any]
 
 
 def rank_options(command: Command) -> Command:
-    """Options that say what is looked for, and where it goes."""
+    """Add the options for the rank and the output file."""
     for option in (
         click.option("-o", "--output", type=FILE, required=True,
                      help="The result as .npz, or the full tensor X as .npy or .mat."),
-        click.option("--max-rank", type=IntTuple(), help="Largest rank that --rank auto tries."),
+        click.option("--max-rank", type=IntTuple(), help="Largest rank tried by --rank auto."),
         click.option("--rank", type=Rank(), required=True,
-                     help='Tucker rank, one entry a mode; or "auto".'),
+                     help='Tucker rank, one entry per mode; or "auto".'),
     ):  # fmt: skip
         command = option(command)
     return command
 
 
 def run_options(command: Command) -> Command:
-    """Options of a run, and of what is shown of it."""
+    """Add the options of a run and its output."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
-        click.option("--overwrite", is_flag=True, help="Replace files that are there."),
-        click.option("--plot", type=FILE, help="Picture of the run to write (.png, .pdf, .svg)."),
+        click.option("--overwrite", is_flag=True, help="Replace existing files."),
+        click.option("--plot", type=FILE, help="Write a plot of the run (.png, .pdf, .svg)."),
         click.option("--checkpoint", type=FILE,
-                     help="File to keep the run in; the same command goes on from it."),
+                     help="File to save the run to; run the same command to resume."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
         click.option("--loss", type=click.Choice(["squared", "huber"]), default="squared",
-                     show_default=True, help="huber bears gross outliers in y."),
+                     show_default=True, help="huber is robust to outliers in y."),
         click.option("--noise-std", type=float, help="Standard deviation of the noise in y."),
         click.option("--max-seconds", type=float, help="Time limit for the iterations."),
         click.option("--max-epochs", type=int, default=500, show_default=True),
@@ -73,14 +73,14 @@ def run_options(command: Command) -> Command:
     return command
 
 
-def sought(rank: Any, largest: tuple[int, ...] | None) -> Any:
-    """Rank, or the search for it."""
+def as_rank(rank: Any, largest: tuple[int, ...] | None) -> Any:
+    """Return the rank, or a rank search for "auto"."""
     import lowtucker as lt
 
     if rank == "auto":
         return lt.RankSearch(largest)
     if largest is not None:
-        raise ValueError("--max-rank belongs to --rank auto. Leave one of them out.")
+        raise ValueError("--max-rank belongs to --rank auto. Omit one of them.")
     return rank
 
 
@@ -92,7 +92,7 @@ def check_output(
     *,
     inputs: Sequence[Path | None] = (),
 ) -> None:
-    """Find out before the work whether its result can be written, and replaces no input."""
+    """Raise ValueError if an output cannot be written or would replace an input."""
     if output.suffix.lower() not in OUTPUTS:
         raise ValueError(
             f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
@@ -102,13 +102,13 @@ def check_output(
     given = {path.resolve() for path in inputs if path is not None}
     for path in paths:
         if path.resolve() in given:
-            raise ValueError(f"output {path} is an input, which is never replaced. Try another.")
+            raise ValueError(f"output {path} is an input, which is never replaced. Rename it.")
     if plot is not None:
         check_picture(plot)
 
 
 def may_replace(output: Path, overwrite: bool, checkpoint: Path | None) -> bool:
-    """Whether the output may be replaced: also where it is of a run that is gone on with."""
+    """Return whether the output may be replaced; true for that of a run being resumed."""
     if overwrite or checkpoint is None or not checkpoint.exists() or output.suffix != ".npz":
         return overwrite
     import lowtucker as lt
@@ -121,30 +121,30 @@ def may_replace(output: Path, overwrite: bool, checkpoint: Path | None) -> bool:
 
 
 def check_fits(output: Path, shape: Sequence[int]) -> None:
-    """Find out before the work whether the full tensor, where it is asked for, can be made."""
+    """Raise ValueError if the full tensor is requested and does not fit into memory."""
     from lowtucker.io.guards import physical_memory
 
     if output.suffix.lower() != ".npz" and 16 * math.prod(shape) > physical_memory():
         raise ValueError(
-            f"{output} would hold all {math.prod(shape)} entries, more than fit into memory. Try "
+            f"{output} would hold all {math.prod(shape)} entries, more than fits into memory. Try "
             f"-o {output.stem}.npz, which holds the factors."
         )
 
 
 @contextmanager
 def kept(output: Path) -> Iterator[None]:
-    """Write what was found until rows could not be read, and say so."""
+    """Save the partial result if rows of A cannot be read."""
     try:
         yield
     except OSError as error:
         result = getattr(error, "result", None)
         if result is None:
             raise
-        names = (output.with_name(f"{output.stem}-until-then{k or ''}.npz") for k in count())
+        names = (output.with_name(f"{output.stem}-partial{k or ''}.npz") for k in count())
         path = next(path for path in names if not path.exists())
         result.save(path)
         raise OSError(
-            f"{error} What was found until then is in {path}: go on with --start {path}."
+            f"{error} The partial result is in {path}: resume with --start {path}."
         ) from error
 
 
@@ -158,7 +158,7 @@ def finish(
     written: Sequence[Path],
     then: Callable[[], None] = lambda: None,
 ) -> NoReturn:
-    """Write the files, print what was found, and exit with its code."""
+    """Write the files, print a summary, and exit with the code of the result."""
     import lowtucker as lt
 
     _write(result, output, overwrite)
@@ -174,7 +174,7 @@ def finish(
 
 
 def _write(result: Any, output: Path, overwrite: bool) -> None:
-    """Result as .npz; the full tensor X as .npy or .mat."""
+    """Write the result as .npz, or the full tensor X as .npy or .mat."""
     suffix = output.suffix.lower()
     if suffix == ".npz":
         result.save(output, overwrite=overwrite)

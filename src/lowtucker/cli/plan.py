@@ -1,4 +1,4 @@
-"""``lowtucker plan``: what to expect before an experiment."""
+"""``lowtucker plan``: simulate an experiment before it is made."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ __all__ = ["plan"]
 
 @click.command()
 @click.option("--shape", type=IntTuple(), required=True, help="Shape of the tensor.")
-@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry a mode.")
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry per mode.")
 @click.option("--operator", type=click.Choice(["gaussian", "rank-one", "entries", "dct"]),
-              default="gaussian", show_default=True, help="What measures.")  # fmt: skip
+              default="gaussian", show_default=True, help="Kind of measurements.")  # fmt: skip
 @click.option("--noise", type=float, default=0.0, show_default=True,
               help="Standard deviation of the noise, relative to the measurements.")  # fmt: skip
 @click.option("--rate", type=float, default=0.95, show_default=True,
-              help="Share of tensors that should be recovered.")  # fmt: skip
+              help="Required success rate.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
-              help="Simulated recoveries for each number of measurements; 20 by default, down to 5 "
-              "where they take long.")  # fmt: skip
+              help="Simulated recoveries per number of measurements; 20 by default, down to 5 "
+              "if they are slow.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--folder", type=click.Path(file_okay=False, path_type=Path),
-              help="Where to keep trials: those that are there are not done again.")  # fmt: skip
+              help="Folder for the trials; existing trials are reused.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1),
-              help="Processes; as many as there are cores by default.")  # fmt: skip
-@click.option("--plot", type=FILE, help="Picture of the rate against m (.png, .pdf, .svg).")
-@click.option("--overwrite", is_flag=True, help="Replace the picture.")
+              help="Number of processes; defaults to the number of cores.")  # fmt: skip
+@click.option("--plot", type=FILE, help="Write a plot of the rate against m (.png, .pdf, .svg).")
+@click.option("--overwrite", is_flag=True, help="Replace an existing plot.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar.")
 def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: float, rate: float,
          trials: int | None, seed: int, folder: Path | None, workers: int | None, plot: Path | None,
          overwrite: bool, quiet: bool) -> None:  # fmt: skip
-    """Say how many measurements recovery needs, before they are made.
+    """Estimate by simulation how many measurements a recovery needs.
 
-    Recoveries of random tensors are simulated with more or fewer measurements until the number
-    is found from which on the rate is reached; the next larger one is suggested. The solver, the
-    passes over the measurements, the memory and the error to expect are printed with it.
-    Tensors that take too long are replaced by smaller ones: the number is then an extrapolation.
+    Recovers random tensors from varying numbers of measurements to find the smallest number that
+    reaches the rate, and suggests the next larger one. Also prints the solver and the expected
+    passes over the measurements, memory and error. If the recoveries are too slow, smaller
+    tensors are simulated and the number is extrapolated.
 
     \b
     Examples:
@@ -55,7 +55,7 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
       lowtucker plan --shape 300,400,500 --rank 12,4,3 --operator entries --noise 0.01
       lowtucker plan --shape 30,30,30 --rank 3,3,3 --trials 100 --folder trials --plot rate.png
 
-    With --folder an interrupted command goes on where it was, and more trials add to those there.
+    With --folder, run the same command to resume after an interruption, or to add trials.
     """
     import lowtucker as lt
     from lowtucker.simulation.runner import available_workers
@@ -71,9 +71,12 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
             workers=workers or available_workers(), progress=not quiet,
         )  # fmt: skip
     except KeyboardInterrupt:
-        click.echo("Interrupted. With --folder the trials are kept, and the same command goes on "
-                   "from there." if folder is None else f"Interrupted. What was computed is kept "
-                   f"in {folder}: the same command goes on from there.", err=True)  # fmt: skip
+        kept = (
+            "Use --folder to keep the trials and resume from them."
+            if folder is None
+            else f"Results so far are kept in {folder}: run the same command to resume."
+        )
+        click.echo(f"Interrupted. {kept}", err=True)
         raise
     if plot is not None:
         write_picture(made.transition.plot().figure, plot)

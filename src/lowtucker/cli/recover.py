@@ -1,4 +1,4 @@
-"""``lowtucker recover``: the one call, on files."""
+"""``lowtucker recover``: tensor recovery on files."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import click
 
 from lowtucker.cli.common import FILE, SOLVERS, as_solver, console, operator_options
 from lowtucker.cli.outcome import (
+    as_rank,
     check_fits,
     check_output,
     finish,
@@ -16,7 +17,6 @@ from lowtucker.cli.outcome import (
     may_replace,
     rank_options,
     run_options,
-    sought,
 )
 
 __all__ = ["recover"]
@@ -27,15 +27,13 @@ __all__ = ["recover"]
 @click.argument("y", metavar="Y", type=FILE)
 @rank_options
 @operator_options
-@click.option("--name-a", help="Array of the file A, where it holds several.")
-@click.option("--name-y", help="Array of the file Y, where it holds several.")
+@click.option("--name-a", help="Name of the array in A, if it holds several.")
+@click.option("--name-y", help="Name of the array in Y, if it holds several.")
 @click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
-@click.option("--step", type=float, help="Step size; automatic unless given.")
-@click.option(
-    "--block-size", type=int, help="Measurements a step looks at (stotiht); chosen unless given."
-)
-@click.option("--weights", type=FILE, help="File with one weight a measurement.")
-@click.option("--start", type=FILE, help="Result file to go on from, or a tensor to start at.")
+@click.option("--step", type=float, help="Step size; automatic by default.")
+@click.option("--block-size", type=int, help="Measurements per step (stotiht); chosen by default.")
+@click.option("--weights", type=FILE, help="File with one weight per measurement.")
+@click.option("--start", type=FILE, help="Result file to resume from, or an initial tensor.")
 @click.option("--truth", type=FILE, help="The true tensor, to report the error.")
 @run_options
 def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
@@ -46,11 +44,11 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
             truth: Path | None,
             seed: int, checkpoint: Path | None, plot: Path | None, overwrite: bool,
             quiet: bool) -> None:  # fmt: skip
-    """Find the tensor X of low Tucker rank with Y = A(X).
+    """Recover the tensor X of low Tucker rank with Y = A(X).
 
     A is a file with an array (m, N) or (m, *shape), or a sparse matrix; Y one with m numbers:
-    .npy, .npz or .mat. HDF5 (.h5) and Zarr arrays, and .npy files of more than half the memory, are
-    read block by block.
+    .npy, .npz or .mat. HDF5 (.h5) and Zarr arrays, and .npy files larger than half the memory,
+    are read block by block.
 
     \b
     Examples:
@@ -62,9 +60,9 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz --checkpoint run.ckpt
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
 
-    Exit code 0 when the tensor was recovered, 3 when not (the file is written all the same and
-    its status says why), 2 for bad input, 130 when interrupted. With --checkpoint the same command
-    goes on where it was interrupted, or killed, and ends with the same tensor.
+    Exit code 0 when the tensor was recovered, 3 when not (the result is still written, and its
+    status states the reason), 2 for bad input, 130 when interrupted. With --checkpoint, run the
+    same command to resume an interrupted or killed run; the final tensor is the same.
     """
     import lowtucker as lt
 
@@ -76,7 +74,7 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
         result = lt.recover(
             A,
             _vector(y, name_y),
-            sought(rank, max_rank),
+            as_rank(rank, max_rank),
             solver=as_solver(solver, step, block_size),
             tol=tol,
             max_epochs=max_epochs,
@@ -95,7 +93,7 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
 
 
 def _vector(path: Path, name: str | None) -> Any:
-    """Numbers of a file in a row: MATLAB keeps vectors as matrices of one column."""
+    """Read a vector; flatten a matrix of one column, as MATLAB stores vectors."""
     import lowtucker as lt
 
     array = lt.io.load_array(path, name)
@@ -103,7 +101,7 @@ def _vector(path: Path, name: str | None) -> Any:
 
 
 def _start(path: Path) -> Any:
-    """Result of an earlier run, or a tensor."""
+    """Read the result of an earlier run, or a tensor."""
     import lowtucker as lt
 
     names = {info.name for info in lt.io.describe(path)}

@@ -1,4 +1,4 @@
-"""``lowtucker reproduce``: every experiment of the paper."""
+"""``lowtucker reproduce``: run the experiments of the paper."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
 @click.command()
 @click.argument("what", nargs=-1, type=click.Choice([*NAMES, "all"]), metavar="[FIGURE]...")
 @click.option("--trials", type=click.IntRange(min=1), default=100, show_default=True,
-              help="Trials of every setting of Figures 1 to 5.")  # fmt: skip
+              help="Trials per setting of Figures 1 to 5.")  # fmt: skip
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), show_default=True,
               default=Path("reproduction"), help="Folder to write to.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--candle", type=click.Path(path_type=Path),
               help="The authors' clip, candle_5_A.mat, for Figures 6 and 7.")  # fmt: skip
 @click.option("--workers", type=click.IntRange(min=1),
-              help="Processes; as many as there are cores by default.")  # fmt: skip
+              help="Number of processes; defaults to the number of cores.")  # fmt: skip
 @click.option("--dask", metavar="ADDRESS",
-              help="Scheduler of a Dask cluster that does the work: tcp://host:8786.")  # fmt: skip
+              help="Scheduler of a Dask cluster to run on: tcp://host:8786.")  # fmt: skip
 def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: Path | None,
               workers: int | None, dask: str | None) -> None:  # fmt: skip
-    """Run the paper's experiments; write tables, pictures and one report.
+    """Run the paper's experiments; write tables, plots and a report.
 
     FIGURE is any of fig1 to fig7, "tuned" (both methods with the published and with their best
-    step), or "all", the default. For each a CSV and a PNG, and OUT/report.html about all.
+    step), or "all", the default. Writes a CSV and a PNG per figure, and OUT/report.html.
 
     \b
     Examples:
@@ -44,12 +44,12 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
       lowtucker reproduce fig6 fig7 --candle candle_5_A.mat
       lowtucker reproduce --dask tcp://192.168.0.5:8786
 
-    Results are kept as they come: after an interruption the same command goes on, and with more
-    trials only those that are missing are computed. Figures 6 and 7 show a synthetic flame
-    unless the authors' clip is given. They hold a matrix of 1.1 GB.
+    Results are saved as they are computed: run the same command to resume after an interruption.
+    With more trials, only the missing ones are computed. Figures 6 and 7 show a synthetic flame
+    unless the authors' clip is given; they need a matrix of 1.1 GB.
 
-    With --dask the same jobs are done by the workers of a cluster, one at a time by each; they
-    need lowtucker of this version. `dask worker --nthreads 1 --nworkers 8` makes use of 8 cores.
+    With --dask the jobs run on the workers of a cluster, one at a time per worker; the workers
+    need this version of lowtucker. `dask worker --nthreads 1 --nworkers 8` uses 8 cores.
     """
     from lowtucker.lab.experiments.clip import ClipRecovery, flame
     from lowtucker.lab.experiments.clip import candle as load_candle
@@ -59,8 +59,8 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
 
     if dask is not None and workers is not None:
         raise ValueError(
-            "--workers are processes on this machine, but --dask gives the work to a cluster. "
-            "Leave one of them out."
+            "--workers are processes on this machine, but --dask runs on a cluster. Omit one of "
+            "them."
         )
     names = NAMES if not what or "all" in what else tuple(dict.fromkeys(what))
     paper = Paper(clip=ClipRecovery(clip=flame() if candle is None else load_candle(candle)))
@@ -74,8 +74,8 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
             claims = replace(run, client=client).run(jobs, report)
     except KeyboardInterrupt:
         click.echo(
-            f"Interrupted. What was computed is kept in {out / 'cells'}: the same command goes on "
-            "from there.",
+            f"Interrupted. Results so far are kept in {out / 'cells'}: run the same command to "
+            "resume.",
             err=True,
         )
         raise
@@ -88,7 +88,7 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
 
 @contextmanager
 def _client(address: str | None) -> Iterator[Any]:
-    """Client of a cluster whose workers are ready; None without an address."""
+    """Yield a client of a cluster whose workers are ready; None without an address."""
     if address is None:
         yield None
         return
@@ -100,7 +100,7 @@ def _client(address: str | None) -> Iterator[Any]:
 
 
 class _bar:  # noqa: N801 - reads as a statement
-    """Progress over all jobs, by their expected cost."""
+    """Progress bar over all jobs, weighted by their expected cost."""
 
     def __init__(self, jobs: list[Any]) -> None:
         from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
@@ -119,7 +119,7 @@ class _bar:  # noqa: N801 - reads as a statement
         return self.report
 
     def report(self, job: Any) -> None:
-        """Move the bar."""
+        """Advance the bar."""
         last = f"{job.experiment.name} {job.cell}"
         self.progress.update(self.task, advance=job.work, description=last)
 

@@ -1,4 +1,4 @@
-"""``lowtucker video``: measure a clip and recover it."""
+"""``lowtucker video``: measure and recover a clip."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ __all__ = ["video"]
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--rank", type=IntTuple(), required=True, help="Tucker rank: rows, columns, frames.")
 @click.option("--measurements", type=click.IntRange(min=1), required=True,
-              help="How many Gaussian measurements to take of the clip.")  # fmt: skip
+              help="Number of Gaussian measurements of the clip.")  # fmt: skip
 @click.option("-o", "--out", type=click.Path(file_okay=False, path_type=Path), required=True,
-              help="Folder for the recovered clip, pictures, tables and the report.")  # fmt: skip
+              help="Folder for the recovered clip, plots, tables and the report.")  # fmt: skip
 @click.option("--frames", type=Span(), help="First and last, counted from 1; all by default.")
 @click.option("--rows", type=Span(), help="First and last, counted from 1; all by default.")
 @click.option("--columns", type=Span(), help="First and last, counted from 1; all by default.")
-@click.option("--name", help="Array to read, where a .mat or .npz file holds several.")
+@click.option("--name", help="Name of the array, if a .mat or .npz file holds several.")
 @click.option("--solver", type=click.Choice(SOLVERS), default="auto", show_default=True)
 @click.option("--max-epochs", type=click.IntRange(min=1), default=100, show_default=True)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
@@ -40,10 +40,10 @@ def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
           frames: tuple[int, int] | None, rows: tuple[int, int] | None,
           columns: tuple[int, int] | None, name: str | None, solver: str, max_epochs: int,
           seed: int, quiet: bool) -> None:  # fmt: skip
-    """Take Gaussian measurements of a clip, recover it from them, and show what came back.
+    """Recover a clip from Gaussian measurements and report the result.
 
     FILE is a video (.mp4, .avi, .webm, .gif, .mov, .mkv), an array (.npy, .npz, .mat; rows x
-    columns x frames) or a folder of images. Colours become greys.
+    columns x frames) or a folder of images. Colours are converted to grey.
 
     \b
     Examples:
@@ -51,7 +51,7 @@ def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
           --frames 1:10 --rows 61:90 --columns 71:100 -o candle
       lowtucker video clip.mp4 --rank 12,12,4 --measurements 5000 --frames 1:20 -o clip
 
-    The matrix of the measurements takes 4 x measurements x pixels bytes: crop large clips.
+    The measurement matrix takes 4 x measurements x pixels bytes: crop large clips.
     """
     import lowtucker as lt
     from lowtucker.lab.experiments.clip import Clip
@@ -61,7 +61,7 @@ def video(file: Path, rank: tuple[int, ...], measurements: int, out: Path,
     check_extras("av", "jinja2", "matplotlib", extra="video")
     pixels = load_video(file, frames=frames, rows=rows, columns=columns, name=name)
     if not pixels.any():
-        raise ValueError(f"{file} is black in every frame that was chosen: nothing to recover.")
+        raise ValueError(f"{file} is black in every selected frame: nothing to recover.")
     ranges = {"rows": rows, "columns": columns, "frames": frames}
     crop = [f"{what} {span[0]}:{span[1]}" for what, span in ranges.items() if span]
     clip = Clip(pixels, ", ".join([file.resolve().name, *crop]), False)

@@ -1,4 +1,4 @@
-"""Guarded readers and writers: no pickle, and sizes are checked before memory is taken."""
+"""Guarded readers and writers: no pickle, and sizes are checked before allocation."""
 
 from lowtucker.io.arrays import (
     ArrayInfo,

@@ -1,7 +1,7 @@
 """Read and write arrays in files; nothing is unpickled and sizes are checked before reading.
 
 Each format has one function that lists its arrays from the headers and one that reads a listed
-array. What a file claims is compared with what it can hold, and with the memory, in between.
+array. The declared sizes are checked against the file and the memory in between.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _LOOKS = {
 _MAGIC = [
     (0, rb"\x93NUMPY", "npy"),
     (0, rb"PK(\x03\x04|\x05\x06)", "zip"),
-    (0, rb"\s*<(!doctype html|html|head|body)", "an HTML page, perhaps of a failed download"),
+    (0, rb"\s*<(!doctype html|html|head|body)", "an HTML page, perhaps from a failed download"),
     (0, rb"version https://git-lfs", "a Git LFS pointer, not the data; run git lfs pull"),
     (0, rb"\x80[\x02-\x05]", "a pickle, which is never read"),
     (0, rb"\x1f\x8b", "a gzip file; unpack it first"),
@@ -76,34 +76,34 @@ def load_array(
     Parameters
     ----------
     path : path-like
-        The file; its content must agree with its suffix.
+        The file; its content must match its suffix.
     name : str, optional
-        The array to read. Needed only where the file holds several.
+        Name of the array. Required only if the file holds several.
     mmap : bool
         Map a ``.npy`` file read-only, in the byte order of the file, instead of reading it.
     max_bytes : int, optional
-        Refuse larger arrays. The physical memory is a limit too, except with `mmap` alone. An
-        array of more than ten times its file, in an archive that may be a bomb, is refused from
-        half the free memory on, unless `max_bytes` is given.
+        Reject larger arrays. The physical memory is also a limit, except with `mmap` alone. An
+        array more than ten times as large as its file, as in a decompression bomb, may take at
+        most half of the free memory unless `max_bytes` is given.
 
     Returns
     -------
     ndarray
-        In native byte order, with the shape it has in NumPy or MATLAB.
+        In native byte order, with its shape in NumPy or MATLAB.
 
     Raises
     ------
     FileFormatError
-        Where the file is damaged, of another format, too large, or holds no numbers.
+        If the file is damaged, of another format, too large, or not numeric.
     ValueError
-        Where `name` does not single out an array.
+        If `name` does not identify an array.
     """
     path, kind = _identify(path)
     if as_flag(mmap, "mmap") and kind != "npy":
         raise ValueError(f"{path}: only .npy files can be mapped; use mmap=False or np.save it")
     infos = _list(path, kind)
     if name is None and {i.name for i in infos} >= _SPARSE_MEMBERS:
-        raise FileFormatError(f"{path} holds a sparse matrix; read it by load_sparse")
+        raise FileFormatError(f"{path} holds a sparse matrix; read it with load_sparse")
     info = choose(path, infos, name)
     require_numbers(path, info)
     if not mmap or max_bytes is not None:
@@ -119,11 +119,11 @@ def load_sparse(
     Parameters
     ----------
     path : path-like
-        A file of `scipy.sparse.save_npz` or of MATLAB's ``save -v7``.
+        A file written by `scipy.sparse.save_npz` or MATLAB's ``save -v7``.
     name : str, optional
-        The variable of the ``.mat`` file. Needed only where it holds several.
+        Name of the variable. Required only if a ``.mat`` file holds several.
     max_bytes : int, optional
-        Refuse what takes more memory; the physical memory is always a limit.
+        Reject larger matrices; the physical memory is always a limit.
 
     Returns
     -------
@@ -131,17 +131,17 @@ def load_sparse(
     """
     path, kind = _identify(path)
     if not is_sparse(path, name):
-        raise FileFormatError(f"{path} holds no sparse matrix; read it by load_array")
+        raise FileFormatError(f"{path} holds no sparse matrix; read it with load_array")
     if kind == "hdf5":
         raise FileFormatError(
-            f"{path} is sparse in MATLAB's version 7.3, which is not read; use save(..., '-v7')"
+            f"{path} is sparse in MATLAB's version 7.3, which is not supported; save it with -v7"
         )
     matrix = (sparse_npz if kind == "zip" else sparse_mat5)(path, name, max_bytes)
     return _to_csr(path, matrix, max_bytes)
 
 
 def is_sparse(path: str | os.PathLike[str], name: str | None = None) -> bool:
-    """Whether `load_sparse`, not `load_array`, reads the file (or its variable `name`)."""
+    """Return whether the file (or its variable `name`) holds a sparse matrix."""
     path, kind = _identify(path)
     infos = _list(path, kind)
     if kind == "zip":
@@ -168,12 +168,12 @@ def describe(path: str | os.PathLike[str]) -> list[ArrayInfo]:
 def save_arrays(
     path: str | os.PathLike[str], arrays: Mapping[str, ArrayLike], *, overwrite: bool = False
 ) -> None:
-    """Write named arrays to an ``.npz`` file: completely, or not at all.
+    """Write named arrays to an ``.npz`` file atomically.
 
     Parameters
     ----------
     path : path-like
-        Where to write; it must end in ``.npz``.
+        The file to write; it must end in ``.npz``.
     arrays : mapping of str to array_like
         Booleans, integers, real or complex numbers.
     overwrite : bool
@@ -185,7 +185,7 @@ def save_arrays(
     check_target(path, overwrite)
     if not isinstance(arrays, Mapping):
         raise TypeError(
-            f'arrays must be named, as in {{"y": y}}, got {type(arrays).__name__}; name them'
+            f'arrays must be named, as in {{"y": y}}, got {type(arrays).__name__}; pass a dict'
         )
     if not arrays:
         raise ValueError(f"no arrays given for {path}; expected at least one, as {{'y': y}}")
@@ -205,7 +205,7 @@ def _checked_array(name: str, value: ArrayLike) -> NDArray[Any]:
         array = np.asarray(value)
     except ValueError as error:
         raise ValueError(
-            f"array {name!r} has rows of unequal length; expected an array; fill them up"
+            f"array {name!r} has rows of unequal length; expected an array; pad them"
         ) from error
     if array.dtype.kind not in "biufc":
         raise TypeError(
@@ -218,18 +218,18 @@ def _checked_array(name: str, value: ArrayLike) -> NDArray[Any]:
 def _write_npz(file: Any, arrays: Mapping[str, NDArray[Any]]) -> None:
     with zipfile.ZipFile(file, "w") as archive:
         for name, array in arrays.items():
-            member = zipfile.ZipInfo(f"{name}.npy")  # a fixed date: equal arrays, equal bytes
+            member = zipfile.ZipInfo(f"{name}.npy")  # fixed date: equal arrays, equal bytes
             with archive.open(member, "w", force_zip64=True) as stream:
                 npy_format.write_array(stream, array, allow_pickle=False)
 
 
 def _identify(path: str | os.PathLike[str]) -> tuple[Path, str]:
-    """Path and kind of a file, from its first bytes; refused where the suffix disagrees."""
+    """Return path and kind of a file by its first bytes; reject a mismatched suffix."""
     path = as_path(path)
     require_file(path)
     known = ", ".join(_KINDS)
     if path.suffix.lower() not in _KINDS:
-        raise FileFormatError(f"{path} has the suffix {path.suffix!r}; files read: {known}")
+        raise FileFormatError(f"{path} has the suffix {path.suffix!r}; supported: {known}")
     head = first_bytes(path)
     kind = _sniff(head)
     if kind not in _KINDS[path.suffix.lower()]:
@@ -242,7 +242,7 @@ def _identify(path: str | os.PathLike[str]) -> tuple[Path, str]:
 
 
 def looks_like(head: bytes) -> str:
-    """Say what a file is, by its first bytes."""
+    """Describe a file by its first bytes."""
     kind = _sniff(head)
     return _LOOKS.get(kind, kind)
 
@@ -251,7 +251,7 @@ def _sniff(head: bytes) -> str:
     for offset, magic, kind in _MAGIC:
         if re.match(magic, head[offset:], re.IGNORECASE):
             return kind
-    return "of a format that is not known"
+    return "of an unknown format"
 
 
 def _list(path: Path, kind: str) -> list[ArrayInfo]:
@@ -261,7 +261,7 @@ def _list(path: Path, kind: str) -> list[ArrayInfo]:
 
 
 def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
-    """Convert to csr_array; indices are checked first, for SciPy's loops trust them."""
+    """Convert to csr_array; check the indices first, which SciPy does not."""
     from scipy import sparse
 
     with damage_reported(path):

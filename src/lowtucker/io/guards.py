@@ -1,4 +1,4 @@
-"""What all formats share: claims are compared with what a file and the memory can hold."""
+"""Checks shared by all formats: declared sizes against the file and the memory."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from lowtucker._array import as_flag, as_integer
 from lowtucker._array.errors import FileFormatError
 from lowtucker._array.memory import available_memory
 
-RATIO = 1032  # no deflated stream is larger than this many times its compressed bytes
-BOMB = 10  # arrays that are this many times their file are looked at more strictly
+RATIO = 1032  # largest compression ratio of deflate
+BOMB = 10  # arrays larger than this many times their file have a stricter limit
 NUMERIC = re.compile(r"bool|(u?int|float|complex)\d+|[<>][iufc]\d+")
 
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """What a file says of one of its arrays; `nbytes` counts bytes after decompression."""
+    """Header of an array in a file; `nbytes` is the size after decompression."""
 
     name: str
     shape: tuple[int, ...]
@@ -35,7 +35,7 @@ class ArrayInfo:
 
 @contextmanager
 def damage_reported(where: object) -> Iterator[None]:
-    """Turn whatever a reader raises on damaged bytes into FileFormatError, without warnings."""
+    """Convert any exception of a reader to FileFormatError and suppress warnings."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -48,7 +48,7 @@ def damage_reported(where: object) -> Iterator[None]:
 
 
 def as_path(path: Any, name: str = "path") -> Path:
-    """Check the name of a file."""
+    """Check and convert a path."""
     if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
         raise TypeError(f'{name} must be a path such as "data.npz", got {type(path).__name__}.')
     text = os.fspath(path)
@@ -58,18 +58,18 @@ def as_path(path: Any, name: str = "path") -> Path:
 
 
 def check_target(path: Path, overwrite: Any) -> None:
-    """Refuse to write where something is, unless it is a file that may be replaced."""
+    """Raise an error if the target exists and must not be replaced."""
     if path.is_dir():
-        raise IsADirectoryError(f"{path} is a folder; give the name of a file in it")
-    if not as_flag(overwrite, "overwrite") and os.path.lexists(path):  # a link to nowhere too
+        raise IsADirectoryError(f"{path} is a folder; give a file name")
+    if not as_flag(overwrite, "overwrite") and os.path.lexists(path):  # also a broken link
         raise FileExistsError(f"{path} exists; pass overwrite=True or give another path")
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """File to write that takes the place of ``path`` when it is complete, or never.
+    """Yield a temporary file that replaces ``path`` on success.
 
-    Where ``path`` is a link, the file that it points to is replaced.
+    If ``path`` is a link, its target is replaced.
     """
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
@@ -93,7 +93,7 @@ def _opened_anew(temporary: Path, path: Path) -> BinaryIO:
 
 
 def require_file(path: Path) -> None:
-    """Refuse what is not there, or no file."""
+    """Raise an error if the path is not an existing file."""
     if not path.exists():
         raise FileNotFoundError(f"{path} does not exist; check the path")
     if not path.is_file():
@@ -101,21 +101,21 @@ def require_file(path: Path) -> None:
 
 
 def first_bytes(path: Path) -> bytes:
-    """Beginning of a file, to see what it is."""
+    """Return the first 1024 bytes of a file."""
     try:
         with open(path, "rb") as file:
             return file.read(1024)
     except PermissionError as error:
-        raise PermissionError(f"{path} may not be read; change its permissions") from error
+        raise PermissionError(f"{path} is not readable; change its permissions") from error
 
 
 def file_size(path: Path) -> int:
-    """Bytes of a file."""
+    """Return the size of a file in bytes."""
     return path.stat().st_size
 
 
 def choose(path: Path, infos: list[ArrayInfo], name: str | None) -> ArrayInfo:
-    """Find the array that was asked for, or the only one."""
+    """Return the array of the given name, or the only one."""
     if name is None and len(infos) == 1:
         return infos[0]
     for info in infos:
@@ -127,9 +127,9 @@ def choose(path: Path, infos: list[ArrayInfo], name: str | None) -> ArrayInfo:
 
 
 def require_numbers(path: Path, info: ArrayInfo) -> None:
-    """Refuse what is not numbers."""
+    """Raise FileFormatError if the array is not numeric."""
     if info.dtype == "sparse":
-        raise FileFormatError(f"{path}: {info.name} is a sparse matrix; read it by load_sparse")
+        raise FileFormatError(f"{path}: {info.name} is a sparse matrix; read it with load_sparse")
     if not NUMERIC.fullmatch(info.dtype):
         what = "pickled Python objects" if info.dtype == "object" else f"values of {info.dtype}"
         raise FileFormatError(
@@ -139,10 +139,10 @@ def require_numbers(path: Path, info: ArrayInfo) -> None:
 
 
 def require_memory(path: Path, nbytes: int, max_bytes: int | None) -> None:
-    """Refuse what would not fit.
+    """Raise FileFormatError if an array does not fit into memory.
 
-    Where an array is more than ten times its file, as in an archive of zeros, or a bomb, it may
-    take half the memory that is free now, unless ``max_bytes`` says that it is meant to.
+    An array more than ten times as large as its file, as in a decompression bomb, may take at most
+    half of the free memory unless ``max_bytes`` is given.
     """
     limit = memory_limit(max_bytes)
     if nbytes > limit:
@@ -154,19 +154,19 @@ def require_memory(path: Path, nbytes: int, max_bytes: int | None) -> None:
     if max_bytes is None and inflates and 2 * nbytes > (free := available_memory()):
         raise FileFormatError(
             f"{path} inflates from {file_size(path)} to {nbytes} bytes, more than half of the"
-            f" {free} that are free; where it is meant to, read it by"
+            f" {free} that are free; if this is intended, use"
             f" lowtucker.io.load_array(path, name, max_bytes={nbytes})"
         )
 
 
 def memory_limit(max_bytes: Any) -> int:
-    """Bytes that an array may take: ``max_bytes``, but not more than there are."""
+    """Return the smaller of ``max_bytes`` and the physical memory."""
     most = sys.maxsize if max_bytes is None else as_integer(max_bytes, "max_bytes", 0)
     return min(physical_memory(), most)
 
 
 def physical_memory() -> int:
-    """Bytes of memory that the machine has."""
+    """Return the physical memory in bytes."""
     try:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):  # not a POSIX system
@@ -174,7 +174,7 @@ def physical_memory() -> int:
 
 
 def require_room(where: object, claimed: int, room: int) -> None:
-    """Refuse a claim of more bytes than the file can hold."""
+    """Raise FileFormatError if a declared size exceeds the bytes available."""
     if claimed > room:
         raise FileFormatError(
             f"{where} is truncated or damaged: it claims {claimed} bytes where the file holds at"
@@ -183,7 +183,7 @@ def require_room(where: object, claimed: int, room: int) -> None:
 
 
 def require_shape(where: object, shape: tuple[int, ...], itemsize: int) -> None:
-    """Refuse a shape that no array has."""
+    """Raise FileFormatError for an impossible shape."""
     extent = math.prod(max(n, 1) for n in shape) * max(itemsize, 1)
     if min(shape, default=0) < 0 or len(shape) > 32 or extent > sys.maxsize:
         raise FileFormatError(

@@ -1,4 +1,4 @@
-"""MATLAB's formats: version 5 by a reader of our own, version 7.3 by h5py.
+"""MATLAB's formats: version 5 with a reader of its own, version 7.3 with h5py.
 
 scipy.io.loadmat crashes the interpreter on damaged version 5 files (seen with SciPy 1.17), which
 no caller can catch; hence the small reader here.
@@ -58,18 +58,18 @@ _COMPLEX = {"float64": "complex128", "float32": "complex64"}
 
 
 class _Variable(NamedTuple):
-    """Where a variable is in the file, and what its header says."""
+    """Position of a variable in the file, and its header."""
 
     info: ArrayInfo
     order: str
     start: int
     stored: int
-    inflated: int  # 0 where it is not compressed
+    inflated: int  # 0 if not compressed
     dtype: str  # of the values, also of a sparse matrix
 
 
 def _parts(data: bytes | memoryview, order: str) -> Iterator[tuple[int, memoryview]]:
-    """Type and bytes of each element inside a variable."""
+    """Yield type and bytes of each element of a variable."""
     at, view = 0, memoryview(data)
     while at < len(view):
         kind, size = struct.unpack_from(f"{order}II", view, at)
@@ -77,7 +77,7 @@ def _parts(data: bytes | memoryview, order: str) -> Iterator[tuple[int, memoryvi
         if kind >> 16:  # a short element: type, size and data in 8 bytes
             kind, size, start, end = kind & 0xFFFF, kind >> 16, at + 4, at + 8
         if start + size > len(view) or start + size > end:
-            raise ValueError(f"an element of {size} bytes is cut off")
+            raise ValueError(f"an element of {size} bytes is truncated")
         yield kind, view[start : start + size]
         at = end
 
@@ -85,12 +85,12 @@ def _parts(data: bytes | memoryview, order: str) -> Iterator[tuple[int, memoryvi
 def _values(part: tuple[int, memoryview], order: str) -> NDArray[Any]:
     kind, data = part
     if kind not in _TYPES:
-        raise ValueError(f"there is no data type {kind}")
+        raise ValueError(f"unknown data type {kind}")
     return np.frombuffer(data, order + _TYPES[kind])
 
 
 def _variable_info(path: Path, head: bytes, order: str, size: int) -> tuple[ArrayInfo, str]:
-    """Read what the first bytes of a variable say, and the dtype of its values."""
+    """Parse the header of a variable; return it with the dtype of the values."""
     flags, dims, label = islice(_parts(head, order), 3)
     (bits,) = struct.unpack_from(f"{order}I", flags[1])
     kind = _CLASSES.get(bits & 0xFF, "unknown class")
@@ -105,13 +105,13 @@ def _variable_info(path: Path, head: bytes, order: str, size: int) -> tuple[Arra
         ), dtype
     count, itemsize = math.prod(shape), np.dtype(dtype).itemsize
     require_shape(path, shape, itemsize)
-    require_room(path, count, size)  # small integers are stored in one byte, whatever the class
+    require_room(path, count, size)  # small integers are stored in one byte for any class
     require_room(path, size, count * max(itemsize, 8) + _SLACK)
     return ArrayInfo(name, shape, dtype, count * itemsize), dtype
 
 
 def _variables(path: Path) -> list[_Variable]:
-    """Walk over the variables; at most 4096 bytes of each are decompressed."""
+    """List the variables; decompress at most 4096 bytes of each."""
     with damage_reported(path), open(path, "rb") as file:
         order, at, found = "<" if file.read(128).endswith(b"IM") else ">", 128, []
         while at < file_size(path):
@@ -130,16 +130,16 @@ def _variables(path: Path) -> list[_Variable]:
             inflated = size if kind == 15 else 0
             found.append(_Variable(info, order, at + 8, stored, inflated, dtype))
             at += 8 + stored
-    return [v for v in found if v.info.name]  # what has no name belongs to function handles
+    return [v for v in found if v.info.name]  # unnamed variables belong to function handles
 
 
 def list_mat5(path: Path) -> list[ArrayInfo]:
-    """Variables of a version 5 file."""
+    """List the variables of a version 5 file."""
     return [variable.info for variable in _variables(path)]
 
 
 def _contents(path: Path, variable: _Variable) -> list[NDArray[Any]]:
-    """Arrays of numbers in a variable; never more is decompressed than it declares."""
+    """Return the numeric arrays of a variable; decompress no more than it declares."""
     with open(path, "rb") as file:
         file.seek(variable.start)
         data = memoryview(file.read(variable.stored))
@@ -147,12 +147,12 @@ def _contents(path: Path, variable: _Variable) -> list[NDArray[Any]]:
         inflater = zlib.decompressobj()
         data = memoryview(inflater.decompress(data, variable.inflated + 9))[8:]
         if len(data) != variable.inflated or not inflater.eof:
-            raise ValueError(f"{variable.info.name} does not inflate to the bytes it claims")
+            raise ValueError(f"{variable.info.name} does not decompress to its declared size")
     return [_values(part, variable.order) for part in islice(_parts(data, variable.order), 3, None)]
 
 
 def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
-    """Real and, for complex numbers, imaginary parts as one array."""
+    """Combine real and imaginary parts into one array."""
     if len(parts) != 1 + dtype.startswith("complex"):
         raise ValueError(f"{len(parts)} blocks of data for {dtype}")
     array = parts[0].astype(dtype)
@@ -201,7 +201,7 @@ def _open_hdf5(path: Path) -> Any:
 
 def _hdf5_info(path: Path, file: Any, name: str) -> ArrayInfo:
     if type(file.get(name, getlink=True)).__name__ != "HardLink":
-        return ArrayInfo(name, (), "a link to another place", 0)
+        return ArrayInfo(name, (), "a link", 0)
     item = file[name]
     kind = item.attrs.get("MATLAB_class", b"no MATLAB_class")
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
@@ -216,7 +216,7 @@ def _hdf5_info(path: Path, file: Any, name: str) -> ArrayInfo:
 def _dataset_info(path: Path, item: Any, name: str, kind: str) -> ArrayInfo:
     chunk = math.prod(item.chunks or ()) * item.dtype.itemsize
     if item.external or item.is_virtual or chunk > max(item.nbytes, 1 << 24):
-        raise FileFormatError(f"{path}: {name} is not stored as MATLAB does; export it again")
+        raise FileFormatError(f"{path}: {name} is not stored in MATLAB's layout; export it again")
     if item.attrs.get("MATLAB_empty", 0) and item.size <= 32 and not all(item[()]):
         return ArrayInfo(name, tuple(int(n) for n in item[()]), _MATLAB_NUMBERS[kind], 0)
     require_room(path, item.nbytes, RATIO * file_size(path))
@@ -227,13 +227,13 @@ def _dataset_info(path: Path, item: Any, name: str, kind: str) -> ArrayInfo:
 
 
 def list_hdf5(path: Path) -> list[ArrayInfo]:
-    """Variables of a version 7.3 file."""
+    """List the variables of a version 7.3 file."""
     with damage_reported(path), _open_hdf5(path) as file:
         return [_hdf5_info(path, file, name) for name in file if not name.startswith("#")]
 
 
 def read_hdf5(path: Path, info: ArrayInfo) -> NDArray[Any]:
-    """MATLAB writes its axes in reverse order, hence the transpose."""
+    """Read a variable of a version 7.3 file; MATLAB stores the axes in reverse order."""
     dtype = np.dtype(info.dtype).newbyteorder("=")
     with damage_reported(path), _open_hdf5(path) as file:
         item = file[info.name]

@@ -25,7 +25,7 @@ from lowtucker.io.guards import (
 )
 
 _CHUNK = 1 << 20
-_HEAD = 1 << 14  # numpy refuses .npy headers of more than 10 000 characters
+_HEAD = 1 << 14  # NumPy rejects .npy headers of more than 10 000 characters
 
 
 class _Header(NamedTuple):
@@ -39,7 +39,7 @@ class _Header(NamedTuple):
         return ArrayInfo(name, self.shape, str(self.dtype), self.nbytes)
 
 
-# version 3 differs from 2 in non-ASCII field names alone, and fields are refused
+# version 3 differs from 2 only in non-ASCII field names, and fields are rejected
 _VERSIONS = {
     (1, 0): npy_format.read_array_header_1_0,
     (2, 0): npy_format.read_array_header_2_0,
@@ -48,7 +48,7 @@ _VERSIONS = {
 
 
 def _npy_header(stream: Any, size: int, where: str) -> _Header:
-    """Header of a .npy stream of `size` bytes, which must agree with it."""
+    """Parse the header of a .npy stream of `size` bytes and check the size."""
     with damage_reported(where):
         head = io.BytesIO(stream.read(_HEAD))
         version = npy_format.read_magic(head)
@@ -57,7 +57,7 @@ def _npy_header(stream: Any, size: int, where: str) -> _Header:
         shape, fortran, dtype = _VERSIONS[version](head)
     require_shape(where, shape, dtype.itemsize)
     header = _Header(shape, fortran, dtype, head.tell(), math.prod(shape) * dtype.itemsize)
-    if not dtype.hasobject:  # pickles, of any length, are listed and then refused
+    if not dtype.hasobject:  # pickles have any length; they are listed and rejected later
         require_room(where, header.offset + header.nbytes, size)
         _require_end(where, size - header.offset - header.nbytes)
     return header
@@ -69,7 +69,7 @@ def _require_end(where: str, surplus: int) -> None:
 
 
 def _npy_data(stream: Any, header: _Header, where: str) -> NDArray[Any]:
-    """Read what the header declares and no more, in pieces."""
+    """Read the declared bytes in chunks; reject surplus bytes."""
     flat: NDArray[Any] = np.empty(math.prod(header.shape), header.dtype)
     view, done = flat.view(np.uint8).data, 0
     with damage_reported(where):
@@ -89,7 +89,7 @@ def _file_header(path: Path) -> _Header:
 
 
 def list_npy(path: Path) -> list[ArrayInfo]:
-    """The one array of a .npy file."""
+    """List the array of a .npy file."""
     return [_file_header(path).info(path.stem)]
 
 
@@ -100,7 +100,7 @@ def read_npy(path: Path, info: ArrayInfo) -> NDArray[Any]:
 
 
 def map_npy(path: Path) -> NDArray[Any]:
-    """Map a .npy file."""
+    """Memory-map a .npy file."""
     shape, fortran, dtype, offset, _ = _file_header(path)
     order = cast(Any, "F" if fortran else "C")
     return np.memmap(path, dtype=dtype, mode="r", offset=offset, shape=shape, order=order)
@@ -111,14 +111,14 @@ def _member_header(archive: zipfile.ZipFile, name: str, path: Path) -> _Header:
     if member.flag_bits & 1:
         raise FileFormatError(f"{where} is encrypted; export it without a password")
     if member.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
-        raise FileFormatError(f"{where} is neither stored nor deflated; write it by np.savez")
+        raise FileFormatError(f"{where} is neither stored nor deflated; write it with np.savez")
     require_room(where, member.file_size, RATIO * min(member.compress_size, file_size(path)))
     with archive.open(member) as stream:
         return _npy_header(stream, member.file_size, where)
 
 
 def list_npz(path: Path) -> list[ArrayInfo]:
-    """Arrays of an .npz file."""
+    """List the arrays of an .npz file."""
     with damage_reported(path), zipfile.ZipFile(path) as archive:
         names = dict.fromkeys(n for n in archive.namelist() if n.endswith(".npy"))
         return [_member_header(archive, n, path).info(n.removesuffix(".npy")) for n in names]
@@ -134,7 +134,7 @@ def read_npz(path: Path, info: ArrayInfo) -> NDArray[Any]:
 
 
 def sparse_npz(path: Path, name: str | None, max_bytes: int | None) -> Any:
-    """Read what scipy.sparse.save_npz wrote."""
+    """Read a file written by scipy.sparse.save_npz."""
     from scipy import sparse
 
     infos = list_npz(path)

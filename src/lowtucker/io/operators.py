@@ -28,28 +28,28 @@ def load_operator(
     ----------
     path : path-like
         An array of shape (m, N) or (m, n_1, ..., n_d), or a sparse matrix (of
-        ``scipy.sparse.save_npz`` or MATLAB's ``save -v7``). HDF5, Zarr, and ``.npy`` files of
-        more than half the memory stay where they are: see :func:`stored`.
+        ``scipy.sparse.save_npz`` or MATLAB's ``save -v7``). HDF5, Zarr, and ``.npy`` files larger
+        than half the memory are read block by block: see :func:`stored`.
     shape : tuple of int, optional
-        Shape of the tensors; needed unless the array tells.
+        Shape of the tensors; required unless the array has it.
     name : str, optional
-        The array or variable. Needed only where the file holds several.
+        Name of the array. Required only if the file holds several.
     order : "C" or "F", optional
-        How the rows of an (m, N) matrix were vectorised. Row-major ("C") unless given, but a
-        ``.mat`` file must say: MATLAB's ``X(:)`` is "F".
+        How the rows of an (m, N) matrix were vectorised. Row-major ("C") by default; required
+        for ``.mat`` files: MATLAB's ``X(:)`` is "F".
     max_bytes : int, optional
-        Refuse larger arrays.
+        Reject larger arrays.
 
     Raises
     ------
     FileFormatError
-        The file is not what it says.
+        If the file is damaged or of another format.
     """
     path = as_path(path)
     if order is None and path.suffix.lower() == ".mat":
         raise ValueError(
-            f'order is needed for {path}: "F" where the rows are MATLAB\'s X(:), "C" where they '
-            "were written row-major (as by NumPy)."
+            f'order is needed for {path}: "F" if the rows are MATLAB\'s X(:), "C" if they '
+            "are row-major (as in NumPy)."
         )
     if max_bytes is None and _stays(path):
         return stored(path, shape, order=order or "C", name=name)
@@ -65,7 +65,7 @@ def load_operator(
 
 
 def _stays(path: Path) -> bool:
-    """Whether the rows are read when they are needed."""
+    """Return whether the rows are read on demand."""
     suffix = path.suffix.lower()
     large = suffix == ".npy" and path.exists() and 2 * path.stat().st_size > physical_memory()
     return large or suffix in (*HDF5, ZARR)

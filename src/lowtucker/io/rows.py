@@ -1,4 +1,4 @@
-"""Rows of measurements in files that need not fit into memory."""
+"""Rows of measurements in files larger than memory."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def stored(
     order: Order = "C",
     name: str | None = None,
 ) -> StoredOperator:
-    """Measurements by the rows of an array in a file, read block by block.
+    """Return an operator whose rows are read from a file block by block.
 
     Parameters
     ----------
@@ -32,24 +32,24 @@ def stored(
         A ``.npy`` file, an HDF5 file (``.h5``, ``.hdf5``), a Zarr folder (``.zarr``), or an array
         of one of these, (m, N) or (m, n_1, ..., n_d). float32 takes half the time of float64.
     shape : tuple of int, optional
-        Shape of the tensors; needed where the rows are vectors.
+        Shape of the tensors; required if the rows are vectors.
     order : "C" or "F"
-        How the rows of an (m, N) array were vectorised; "F" is MATLAB's way.
+        How the rows of an (m, N) array were vectorised; "F" is MATLAB's order.
     name : str, optional
-        The data set or array. Needed only where the file holds several.
+        Name of the data set or array. Required only if the file holds several.
 
     Raises
     ------
     FileFormatError
-        The file is not what it says, or truncated.
+        If the file is damaged, truncated or of another format.
     OSError
-        Rows could not be read, also later, in the middle of a pass: the message names them.
+        If rows cannot be read, also later during a pass; the message names the rows.
 
     Notes
     -----
-    Memory: two blocks of 32 MB. A pass reads each row once; a thread reads the next block while
-    one is at work, so that it takes about as long as the longer of reading and computing. The
-    fastest is ``.npy``, then HDF5 without chunks, then Zarr. HDF5 needs
+    Memory: two blocks of 32 MB. A pass reads each row once; a thread reads the next block during
+    the computation, so that a pass takes about as long as the slower of the two. The fastest
+    format is ``.npy``, then HDF5 without chunks, then Zarr. HDF5 needs
     ``pip install "lowtucker[hdf5]"``, Zarr ``pip install "lowtucker[zarr]"``.
 
     Examples
@@ -91,12 +91,12 @@ def stored(
 
 
 def _of_hdf5(path: Path, name: str | None) -> Any:
-    """Data set of an HDF5 file."""
+    """Open a data set of an HDF5 file."""
     try:
         import h5py
     except ImportError as error:
         raise ModuleNotFoundError(
-            f'{path} is read by h5py; run pip install "lowtucker[hdf5]"'
+            f'{path} is read with h5py; run pip install "lowtucker[hdf5]"'
         ) from error
     require_file(path)
     head = first_bytes(path)
@@ -112,12 +112,12 @@ def _of_hdf5(path: Path, name: str | None) -> Any:
 
 
 def _of_zarr(path: Path, name: str | None) -> Any:
-    """Array of a Zarr folder."""
+    """Open an array of a Zarr folder."""
     try:
         import zarr
     except ImportError as error:
         raise ModuleNotFoundError(
-            f'{path} is read by zarr; run pip install "lowtucker[zarr]"'
+            f'{path} is read with zarr; run pip install "lowtucker[zarr]"'
         ) from error
     with damage_reported(path):
         opened = zarr.open(path, mode="r")
@@ -133,5 +133,5 @@ def _chosen(path: Path, found: dict[str, Any], name: str | None) -> Any:
     if name is not None and name.strip("/") in found:
         return found[name.strip("/")]
     listed = ", ".join(f"{key} {tuple(item.shape)}" for key, item in found.items()) or "none"
-    given = "several arrays, or none" if name is None else f"no array {name!r}"
+    given = "several arrays or none" if name is None else f"no array {name!r}"
     raise ValueError(f"{path} holds {given}; give the name of one of: {listed}")

@@ -39,10 +39,10 @@ def load_samples(
     Parameters
     ----------
     path : path-like
-        One line a sample, ``i1, ..., id, value`` with indices from 0, separated by commas,
-        semicolons, tabs or blanks; a first line of names is skipped, and so are lines with ``#``.
+        One line per sample, ``i1, ..., id, value`` with indices from 0, separated by commas,
+        semicolons, tabs or blanks. A header line and comments after ``#`` are skipped.
     order : int, optional
-        The number d of modes that is expected.
+        The expected number d of modes.
 
     Returns
     -------
@@ -52,7 +52,7 @@ def load_samples(
     Raises
     ------
     FileFormatError
-        The file is not such a table; the message names the first sample that is wrong.
+        If the file is not such a table; the message names the first invalid sample.
     """
     path = as_path(path)
     columns = None if order is None else as_integer(order, "order") + 1
@@ -62,13 +62,13 @@ def load_samples(
     if bad.size:
         value = table[bad[0], -1]
         raise FileFormatError(
-            f"{path}: sample {bad[0]} has the value {value}; leave out what is not known"
+            f"{path}: sample {bad[0]} has the value {value}; omit unknown entries"
         )
     return indices, table[:, -1]
 
 
 def load_indices(path: str | os.PathLike[str], order: int) -> NumPyArray:
-    """Read indices, one row an entry: columns i1, ..., id."""
+    """Read indices with the columns i1, ..., id, one row per entry."""
     path = as_path(path)
     return _as_indices(path, _table(path, as_integer(order, "order"), "i1, ..., id"))
 
@@ -76,7 +76,7 @@ def load_indices(path: str | os.PathLike[str], order: int) -> NumPyArray:
 def save_samples(
     path: str | os.PathLike[str], indices: Any, values: Any, *, overwrite: bool = False
 ) -> None:
-    """Write entries of a tensor as ``i1, ..., id, value`` that :func:`load_samples` reads."""
+    """Write entries of a tensor as ``i1, ..., id, value``, as read by :func:`load_samples`."""
     path = as_path(path)
     check_target(path, overwrite)
     index, value = as_array(indices, "indices"), as_array(values, "values")
@@ -98,14 +98,14 @@ def save_samples(
 
 
 def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
-    """Numbers of a text file, one row a line."""
+    """Read a text file of numbers, one row per line."""
     require_file(path)
     head = first_bytes(path)
     if not _is_text(head) or head.lstrip()[:1] == b"<":
         raise FileFormatError(
             f"{path} is {looks_like(head)}; expected text with the columns {wanted}"
         )
-    require_memory(path, 8 * file_size(path), None)  # at least two characters a number
+    require_memory(path, 8 * file_size(path), None)  # at least two characters per number
     try:
         with open(path, encoding="utf-8-sig") as file:
             skipped, first = next(
@@ -123,7 +123,7 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
         delimiter = next((mark for mark in ",;\t" if mark in first), None)
         skipped += _is_names(first, delimiter)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", UserWarning)  # of a table without lines
+            warnings.simplefilter("ignore", UserWarning)  # about an empty table
             table = np.loadtxt(
                 path, delimiter=delimiter, skiprows=skipped, ndmin=2, encoding="utf-8-sig"
             )
@@ -146,18 +146,18 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
 
 
 def _is_text(head: bytes) -> bool:
-    """Whether bytes are the beginning of text in UTF-8."""
+    """Return whether bytes begin a text in UTF-8."""
     try:
         text = head.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # not a character that is cut off
+        if error.start < len(head) - 3:  # more than a truncated last character
             return False
         text = head[: error.start].decode("utf-8-sig")
     return bool(head) and not re.search(r"[^\t\n\r\x20-\x7e\x80-\U0010ffff]", text)
 
 
 def _is_names(line: str, delimiter: str | None) -> bool:
-    """Whether none of the parts begins like a number."""
+    """Return whether a line is a header: none of its parts begins like a number."""
     return not any(re.match(r"[-+.]?\d", part.strip(" \t\"'")) for part in line.split(delimiter))
 
 

@@ -1,1 +1,1 @@
-"""What is run with the library: experiments, benchmarks, the playground, video."""
+"""Applications of the library: experiments, benchmarks, the playground, video."""

@@ -1,1 +1,1 @@
-"""Simulations: jobs that any worker may compute, kept as they come, resumed where they stopped."""
+"""Simulations: jobs that any worker can compute, saved as they finish and resumable."""

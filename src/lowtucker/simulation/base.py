@@ -1,11 +1,10 @@
-"""What an experiment and a figure are.
+"""Base classes of experiments and figures.
 
-An :class:`Experiment` is a frozen record of settings. It is made of cells, each a small frozen
-record too; a cell is computed for a range of trials, alone or on any worker, and gives columns
-of numbers whose first axis counts the trials. A :class:`Figure` makes a table and a picture of
-the columns. Neither knows where the columns are kept
-(:mod:`lowtucker.simulation.store`) or who computes them
-(:mod:`lowtucker.simulation.runner`).
+An :class:`Experiment` is a frozen record of settings. It consists of cells, each a small frozen
+record; a cell is computed for a range of trials, on any worker, and yields columns of numbers
+whose first axis indexes the trials. A :class:`Figure` makes a table and a plot of the columns.
+Neither depends on where the columns are stored (:mod:`lowtucker.simulation.store`) or which
+worker computes them (:mod:`lowtucker.simulation.runner`).
 """
 
 from __future__ import annotations
@@ -42,46 +41,46 @@ Results = Mapping[Any, Columns]
 
 
 class Experiment(ABC):
-    """Settings, and how a cell of them is computed. Subclasses are frozen dataclasses."""
+    """Settings, and the computation of a cell. Subclasses are frozen dataclasses."""
 
-    stack: ClassVar[int] = 50  # trials computed together: what they read stays in the cache
+    stack: ClassVar[int] = 50  # trials computed as one batch; small enough for the cache
     max_trials: ClassVar[int | None] = None
 
-    name: str  # of its folder; a field of every subclass
+    name: str  # name of its folder; a field of every subclass
 
     @abstractmethod
     def cells(self) -> Sequence[Any]:
-        """Frozen records; their ``str`` is the name of a folder."""
+        """Return frozen records; their ``str`` is the name of a folder."""
 
     @abstractmethod
     def compute(self, cell: Any, first: int, count: int, seed: int) -> Columns:
-        """Columns of trials ``first`` to ``first + count - 1``: pure in its arguments."""
+        """Compute trials ``first`` to ``first + count - 1``; pure in its arguments."""
 
     @abstractmethod
     def work(self, cell: Any) -> float:
-        """Relative cost of a trial, for progress bars and for who goes first."""
+        """Return the relative cost of a trial, for progress bars and scheduling."""
 
     def trials(self, wanted: int) -> int:
-        """Trials to compute when so many are wanted."""
+        """Return the number of trials to compute: ``wanted``, at most ``max_trials``."""
         return wanted if self.max_trials is None else min(wanted, self.max_trials)
 
     def fingerprint(self, cell: Any, seed: int) -> str:
-        """Name of the numbers: another setting, seed or version has another one."""
+        """Return a hash of the settings, the cell, the seed and the version."""
         text = repr((__version__, self, cell, seed))
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 class Highlights(NamedTuple):
-    """Small table for people: names of the columns, and rows of text."""
+    """Summary table: names of the columns, and rows of text."""
 
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
 
 
 class Figure(ABC):
-    """A table and a picture of an experiment's results."""
+    """A table and a plot of an experiment's results."""
 
-    name: ClassVar[str]  # of its files, and on the command line
+    name: ClassVar[str]  # name of its files, and on the command line
     title: ClassVar[str]
     columns: ClassVar[tuple[str, ...]]
 
@@ -89,48 +88,48 @@ class Figure(ABC):
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """Whose cells it shows: one experiment's, for most."""
+        """Experiments whose cells are shown; usually one."""
         return (self.experiment,)
 
     @property
     def label(self) -> str:
-        """Name in a text: "Figure 1"."""
+        """Name in running text, such as "Figure 1"."""
         number = self.name.removeprefix("fig")
         return f"Figure {number}" if number.isdigit() else "Tuned steps"
 
     @abstractmethod
     def rows(self, results: Results) -> list[tuple[Any, ...]]:
-        """Rows of the CSV, in the order of ``columns``."""
+        """Return the rows of the CSV, in the order of ``columns``."""
 
     @abstractmethod
     def draw(self, table: list[dict[str, Any]], results: Results) -> Any:
-        """Picture, as a Matplotlib figure."""
+        """Return the plot as a Matplotlib figure."""
 
     @abstractmethod
     def caption(self) -> str:
-        """Say what is shown, and with which settings."""
+        """Describe what is shown, and with which settings."""
 
     @abstractmethod
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
-        """Choose the numbers that a report prints."""
+        """Select the numbers that a report prints."""
 
     def table(self, results: Results) -> list[dict[str, Any]]:
-        """Rows with their names."""
+        """Return the rows as dictionaries."""
         return [dict(zip(self.columns, row, strict=True)) for row in self.rows(results)]
 
 
 def draw_trials(
     shape: tuple[int, ...], rank: tuple[int, ...], m: int, seed: int, first: int, count: int
 ) -> tuple[Problem, NumPyArray]:
-    """Problems of the paper's synthetic experiments, as a stack, and their true tensors.
+    """Draw a batch of the paper's synthetic problems and their true tensors.
 
     Core and factors i.i.d. N(0, 1); A i.i.d. N(0, 1) divided by its Frobenius norm; no noise.
     Trial k is made by ``random_tucker(shape, rank, seed=(seed, k), orthonormal=False)`` and
-    ``gaussian(shape, m, seed=(seed, k), normalize="frobenius")``, in every setting: settings are
-    compared on the same random numbers, and any trial can be looked at by itself.
+    ``gaussian(shape, m, seed=(seed, k), normalize="frobenius")``, in every setting, so that
+    settings are compared on the same random numbers and any trial can be repeated by itself.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", RankWarning)  # (1, 1, 2): the report tells of it
+        warnings.simplefilter("ignore", RankWarning)  # (1, 1, 2): explained in the report
         targets = random_tucker(shape, rank, seed=(seed, first), orthonormal=False, trials=count)
     A = gaussian(shape, m, seed=(seed, first), normalize="frobenius", trials=count)
     X_true = targets.full()
@@ -138,7 +137,7 @@ def draw_trials(
 
 
 class quietly(warnings.catch_warnings):  # noqa: N801 - reads as a statement
-    """Without the warnings that the paper's settings ask for: few measurements, odd ranks."""
+    """Suppress the warnings that the paper's settings cause: few measurements, odd ranks."""
 
     def __enter__(self) -> None:
         super().__enter__()
@@ -147,12 +146,12 @@ class quietly(warnings.catch_warnings):  # noqa: N801 - reads as a statement
 
 
 def joined(parts: Sequence[Columns]) -> Columns:
-    """One set of columns for consecutive ranges of trials."""
+    """Concatenate the columns of consecutive ranges of trials."""
     return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
 
 def rank_label(rank: Sequence[int]) -> str:
-    """Rank as the tables write it.
+    """Format a rank as in the tables.
 
     Examples
     --------

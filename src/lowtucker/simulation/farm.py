@@ -1,4 +1,4 @@
-"""Jobs on the workers of a Dask cluster: the same as on processes here, with the same bits."""
+"""Run jobs on the workers of a Dask cluster, with results equal to the bit to local ones."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from lowtucker.simulation.base import Columns, Experiment
 
 __all__ = ["farmed"]
 
-AHEAD = 2  # jobs that a worker has, of which one waits: none idles while results travel
-LOOK = 0.5  # seconds after which one looks for Ctrl-C, and whether there still are workers
-PATIENCE = 30.0  # seconds in which killed workers may come back
-WATCH = 0.2  # seconds after which a job looks whether it is still wanted
-KEPT = "What was computed is kept: the same command goes on from there."
+AHEAD = 2  # jobs per worker, one of them queued, so that none idles during transfers
+LOOK = 0.5  # seconds between checks for Ctrl-C and for lost workers
+PATIENCE = 30.0  # seconds to wait for killed workers to restart
+WATCH = 0.2  # seconds between checks whether a job was cancelled
+KEPT = "Results so far are kept: run the same command to resume."
 
-# A worker may have many threads, but the number of BLAS threads, on which the order of sums
-# depends, and the filters of warnings belong to the process: it does one job at a time
+# A worker may have many threads, but the number of BLAS threads, which affects the order of sums,
+# and the warning filters belong to the process: it runs one job at a time
 _one_at_a_time = threading.Lock()
 
 
 class Work(Protocol):
-    """What can be farmed."""
+    """Interface of a job."""
 
     @property
     def experiment(self) -> Experiment:
-        """Whose it is."""
+        """Return the experiment of the job."""
         ...
 
     def compute(self) -> Columns:
@@ -42,27 +42,27 @@ class Work(Protocol):
 W = TypeVar("W", bound=Work)
 
 
-class Abandoned(RuntimeError):  # noqa: N818 - says what it is
-    """A job ended early because nobody waits for it any more."""
+class Abandoned(RuntimeError):  # noqa: N818 - a state, not a fault
+    """Raised in a job that ends early because it was cancelled."""
 
 
 def farmed(client: Any, jobs: Sequence[W]) -> Generator[tuple[W, Columns]]:
-    """Results in the order they are ready; only a few jobs are at the cluster at a time.
+    """Yield jobs and results in the order of completion, submitting a few jobs at a time.
 
-    A worker that dies is no harm: its jobs are done by others. When this is left, by an
-    exception or Ctrl-C, the jobs at work are cancelled.
+    The jobs of a worker that dies are run by others. If the generator is closed, by an exception
+    or Ctrl-C, the running jobs are cancelled.
 
     Parameters
     ----------
     client : distributed.Client
     jobs : sequence
-        The first are begun first.
+        Started in this order.
     """
     from distributed import CancelledError, KilledWorker
 
     waiting, running = list(reversed(jobs)), dict[Any, W]()
     try:
-        with interruptible() as interrupt:  # raised inside of Dask, Ctrl-C may show a traceback
+        with interruptible() as interrupt:  # inside Dask, Ctrl-C may print a traceback
             while waiting or running:
                 most = AHEAD * _workers(client)
                 while waiting and len(running) < most:
@@ -76,18 +76,18 @@ def farmed(client: Any, jobs: Sequence[W]) -> Generator[tuple[W, Columns]]:
                     raise KeyboardInterrupt
     except KilledWorker as error:
         raise OSError(
-            "Workers of the Dask cluster died one after the other while they did the same job. "
-            f"Perhaps their memory was full: start them with more. {KEPT}"
+            "Several workers of the Dask cluster died while running the same job. They may have "
+            f"run out of memory: start them with more. {KEPT}"
         ) from error
     except CancelledError as error:
         raise _lost() from error
     finally:
-        with suppress(Exception):  # where there is no scheduler any more, nothing is to be ended
+        with suppress(Exception):  # without a scheduler there is nothing to cancel
             client.cancel(list(running))
 
 
 def _workers(client: Any) -> int:
-    """Count the workers, and look at those that are new."""
+    """Return the number of workers, after checking new ones."""
     try:
         check_workers(client, PATIENCE)
         return len(client.nthreads())
@@ -99,12 +99,12 @@ def _workers(client: Any) -> int:
 
 def _lost() -> ConnectionError:
     return ConnectionError(
-        f"The connection to the Dask cluster is lost: was its scheduler ended? {KEPT}"
+        f"The connection to the Dask cluster is lost: was its scheduler stopped? {KEPT}"
     )
 
 
 def _ready(client: Any, running: Iterable[Any]) -> list[Any]:
-    """Futures that have ended; perhaps none, after some time."""
+    """Return the completed futures; an empty list after a timeout."""
     from distributed import wait
 
     try:
@@ -115,46 +115,46 @@ def _ready(client: Any, running: Iterable[Any]) -> list[Any]:
 
 
 def _submitted(client: Any, job: W) -> Any:
-    """Future of a job. Its key is new: a job that was cancelled must not be taken for this one."""
+    """Submit a job. Its key is new, so that it is not confused with a cancelled job."""
     key = f"lowtucker-{job.experiment.name}-{uuid4().hex}"
     return client.submit(_on_a_worker, job, __version__, key=key, pure=False)
 
 
 def _fetched(client: Any, future: Any) -> Columns | None:
-    """Result of a job that has ended; None where it was lost, and is computed again."""
+    """Return the result of a completed job; None if it was lost and is computed again."""
     try:
         columns: Columns = future.result(timeout=PATIENCE)
     except OSError as error:
-        if future.status == "error":  # the job's own
+        if future.status == "error":  # raised by the job itself
             raise
         if isinstance(error, TimeoutError):
             return None
         raise _lost() from error
     except ImportError:
-        check_workers(client)  # says it better where a worker has another lowtucker, or none
+        check_workers(client)  # clearer error if a worker has another lowtucker, or none
         raise
     return columns
 
 
 def _on_a_worker(job: Work, version: str) -> Columns:
-    """Compute the columns on a worker, or end early when the job is cancelled."""
-    if version != __version__:  # a worker that came after the others had been looked at
-        raise ImportError(f"lowtucker {version} asks lowtucker {__version__} to compute.")
+    """Compute the columns on a worker; stop early if the job is cancelled."""
+    if version != __version__:  # a worker that joined after the check
+        raise ImportError(f"lowtucker {version} sent a job to lowtucker {__version__}.")
     with interrupts_raise(), interruptible() as interrupt:
 
         def end() -> None:
             interrupt.asked = True
 
-        with _told_when_cancelled(end), _one_at_a_time:
+        with _on_cancellation(end), _one_at_a_time:
             columns = {} if interrupt.asked else job.compute()
-        if interrupt.asked:  # what was computed may be cut off
+        if interrupt.asked:  # the columns may be incomplete
             raise Abandoned("The job was cancelled.")
     return columns
 
 
 @contextmanager
-def _told_when_cancelled(tell: Callable[[], None]) -> Iterator[None]:
-    """Watch the task of this thread: Dask forgets it when it is cancelled, but lets it run."""
+def _on_cancellation(notify: Callable[[], None]) -> Iterator[None]:
+    """Call ``notify`` if the task of this thread is cancelled; Dask itself lets it run on."""
     from distributed import get_worker
     from distributed.worker import thread_state
 
@@ -164,7 +164,7 @@ def _told_when_cancelled(tell: Callable[[], None]) -> Iterator[None]:
         while not left.wait(WATCH):
             task = worker.state.tasks.get(key)
             if task is None or task.state == "cancelled":
-                tell()
+                notify()
                 return
 
     threading.Thread(target=watch, daemon=True).start()

@@ -1,4 +1,4 @@
-"""Compute what is missing, on as many workers as there are, and keep it as it comes."""
+"""Compute missing results on several workers and save each as it finishes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["Job", "available_workers", "pending", "results", "run"]
 
 @dataclass(frozen=True)
 class Job:
-    """Some trials of a cell; pure, so that any worker may do it."""
+    """A range of trials of a cell; pure, so that any worker can compute it."""
 
     experiment: Experiment
     cell: Any
@@ -33,12 +33,12 @@ class Job:
     count: int
 
     def __call__(self) -> Columns:
-        """Compute the columns; Ctrl-C ends all of it."""
+        """Compute the columns; Ctrl-C raises KeyboardInterrupt."""
         with interrupts_raise():
             return self.compute()
 
     def compute(self) -> Columns:
-        """Compute the columns, with one BLAS thread and without known warnings."""
+        """Compute the columns with one BLAS thread and without expected warnings."""
         with one_blas_thread(), quietly():
             return self.experiment.compute(self.cell, self.first, self.count, self.seed)
 
@@ -49,7 +49,7 @@ class Job:
 
 
 def pending(experiments: Iterable[Experiment], store: Store, seed: int, trials: int) -> list[Job]:
-    """Jobs that are still to be done, the longest first: nobody waits for one at the end."""
+    """Return the jobs to be computed, longest first to balance the load."""
     jobs = [
         Job(experiment, cell, seed, first, count)
         for experiment in experiments
@@ -67,21 +67,21 @@ def run(
     client: Any = None,
     report: Callable[[Job], None] = lambda job: None,
 ) -> None:
-    """Do the jobs and keep their results; ``report`` hears of each that is kept.
+    """Run jobs and store their results; call ``report`` with each stored job.
 
-    On so many processes, or on the workers of a Dask cluster where there is a ``client`` of it.
-    The results do not depend on who computes them. What was kept stays when this is
-    interrupted; the jobs at work then are lost.
+    Uses ``workers`` processes, or a Dask cluster if its ``client`` is given. The results do not
+    depend on this choice. After an interruption the stored results remain; running jobs
+    are lost.
     """
     made = _done(jobs, workers) if client is None else farmed(client, jobs)
-    with closing(made):  # at once, also where an error keeps it alive
+    with closing(made):  # immediately, even if a traceback holds a reference
         for job, columns in made:
             store.put(job.experiment, job.cell, job.seed, job.first, columns)
             report(job)
 
 
 def results(experiment: Experiment, store: Store, seed: int, trials: int) -> Results | None:
-    """All columns of an experiment; None where some are missing."""
+    """Return all columns of an experiment; None if some are missing."""
     found = {}
     for cell in experiment.cells():
         columns = store.get(experiment, cell, seed, experiment.trials(trials))
@@ -92,7 +92,7 @@ def results(experiment: Experiment, store: Store, seed: int, trials: int) -> Res
 
 
 def available_workers() -> int:
-    """Cores that this process may use."""
+    """Return the number of cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # not on every system
@@ -109,26 +109,26 @@ def _done(jobs: Sequence[Job], workers: int) -> Generator[tuple[Job, Columns]]:
 
 
 def _as_they_come(pool: Executor, jobs: Sequence[Job], ahead: int) -> Iterator[tuple[Job, Columns]]:
-    """Results in the order they are ready; only a few jobs wait in the pool."""
+    """Yield results in the order of completion; queue only a few jobs in the pool."""
     waiting, running = list(reversed(jobs)), dict[Future[Columns], Job]()
     try:
         while waiting or running:
             while waiting and len(running) < ahead:
                 job = waiting.pop()
-                with _interrupts_held():  # a submit may start a worker
+                with _interrupts_held():  # submit may start a worker
                     running[pool.submit(job)] = job
             for future in wait(running, return_when=FIRST_COMPLETED).done:
                 yield running.pop(future), future.result()
     except BrokenProcessPool as error:
         raise OSError(
-            "A worker was ended from outside; perhaps the memory was full. What was computed is "
-            "kept: run the same command again, with --workers 1 if the memory is short."
+            "A worker process was killed; it may have run out of memory. Results so far are kept: "
+            "run the same command to resume, with --workers 1 if memory is short."
         ) from error
 
 
 @contextmanager
 def _pool(workers: int) -> Iterator[Executor]:
-    """Worker processes that end at once when this one is interrupted."""
+    """Yield a pool of processes that are terminated if this one is interrupted."""
     # spawned, not forked: BLAS threads do not survive a fork
     context = multiprocessing.get_context("spawn")
     pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_begin_worker)
@@ -144,7 +144,7 @@ def _pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Block Ctrl-C while workers start: until they ignore it, they would show a traceback."""
+    """Block Ctrl-C while workers start: until they ignore it, they would print a traceback."""
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
@@ -156,13 +156,13 @@ def _interrupts_held() -> Iterator[None]:
 
 
 def _begin_worker() -> None:
-    """Ctrl-C is the parent's business: it keeps what is done and ends the workers."""
+    """Ignore Ctrl-C, which the parent handles, and watch the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_the_parent, daemon=True).start()
 
 
 def _end_with_the_parent() -> None:
-    """A worker whose parent was killed would wait for jobs for ever."""
+    """Exit if the parent dies: otherwise the worker would wait for jobs forever."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -1,4 +1,4 @@
-"""Results on disk, cell by cell: written completely or not at all, never computed twice."""
+"""Results on disk, cell by cell: written atomically and never computed twice."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from lowtucker.simulation.base import Columns, Experiment, joined
 
 __all__ = ["Store"]
 
-COUNT = "number_of_columns"  # kept beside them: a lost one is noticed
+COUNT = "number_of_columns"  # stored with them, to detect a lost column
 NAME = re.compile(r"(\d+)-(\d+)\.npz")
 
 
@@ -22,15 +22,15 @@ class Store:
     """Folder of results.
 
     A file holds the columns of a range of trials of a cell:
-    ``experiment/cell-fingerprint/first-end.npz``. The fingerprint stands for the settings, the
-    seed and the version, so that what was computed for others is never taken for this.
+    ``experiment/cell-fingerprint/first-end.npz``. The fingerprint identifies the settings, the
+    seed and the version, so that results of other settings are never reused.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     def put(self, experiment: Experiment, cell: Any, seed: int, first: int, made: Columns) -> None:
-        """Keep the columns of trials from ``first`` on."""
+        """Store the columns of the trials from ``first`` on."""
         count = len(next(iter(made.values())))
         folder = self._cell(experiment, cell, seed)
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ class Store:
         save_arrays(folder / f"{first}-{first + count}.npz", counted, overwrite=True)
 
     def get(self, experiment: Experiment, cell: Any, seed: int, trials: int) -> Columns | None:
-        """Columns of the first ``trials`` trials; None where some are missing."""
+        """Return the columns of the first ``trials`` trials; None if some are missing."""
         parts, end = [], 0
         for first, stop, path in self._files(experiment, cell, seed):
             if stop <= end or first > end or end >= trials:
@@ -52,7 +52,7 @@ class Store:
     def missing(
         self, experiment: Experiment, cell: Any, seed: int, trials: int
     ) -> list[tuple[int, int]]:
-        """Ranges of trials (first, count) that are still to be computed, cut into stacks."""
+        """Return the missing ranges of trials (first, count), split into batches."""
         done = np.zeros(trials, dtype=bool)
         for first, stop, path in self._files(experiment, cell, seed):
             if not done[first:stop].all() and _read(path, stop - first) is not None:
@@ -72,14 +72,14 @@ class Store:
         return self.folder / experiment.name / f"{cell}-{experiment.fingerprint(cell, seed)}"
 
     def _files(self, experiment: Experiment, cell: Any, seed: int) -> list[tuple[int, int, Path]]:
-        """Ranges at hand, in order."""
+        """Return the stored ranges, in order."""
         paths = self._cell(experiment, cell, seed).glob("*.npz")
         matches = ((NAME.fullmatch(path.name), path) for path in paths)
         return sorted((int(match[1]), int(match[2]), path) for match, path in matches if match)
 
 
 def _read(path: Path, trials: int) -> Columns | None:
-    """Columns of a file; None for one that is not whole, which is then computed again."""
+    """Return the columns of a file; None if it is damaged and must be computed again."""
     try:
         infos = describe(path)
         if any(info.shape[:1] != (trials,) for info in infos):

@@ -1,4 +1,4 @@
-"""The playground: a page on this machine to try recoveries, ``lowtucker app``.
+"""The playground: a local web page for trying recoveries, ``lowtucker app``.
 
-A face only: settings come in, the package computes in processes of their own, events go out.
+The server parses settings, runs them in worker processes, and streams events to the page.
 """

@@ -1,4 +1,4 @@
-"""Events of a run, sent to the page as they come."""
+"""Stream the events of a run to the page."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Events"]
 
 
 class Events(Response):  # type: ignore[misc]
-    """Events of a run as ``text/event-stream``; the run ends when nobody listens."""
+    """Events of a run as ``text/event-stream``; the run stops if the client disconnects."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Events(Response):  # type: ignore[misc]
         self.held = held
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        """Work and listen for the end of the connection, whichever comes first."""
+        """Run until the job or the connection ends."""
         with ExitStack() as stack:
             for folder in self.held:
                 stack.enter_context(folder)
@@ -52,20 +52,20 @@ class Events(Response):  # type: ignore[misc]
             raise done[0]
 
     async def _work(self, send: Any) -> None:
-        async def tell(data: bytes) -> None:
+        async def emit(data: bytes) -> None:
             body = b"data: " + data + b"\n\n"
             await send({"type": "http.response.body", "body": body, "more_body": True})
 
         try:
-            await tell(json.dumps(self.first).encode())
+            await emit(json.dumps(self.first).encode())
             async with asyncio.timeout(self.seconds), self.workers.one() as worker:
                 async for event in worker.events(self.job):
-                    await tell(event)
+                    await emit(event)
         except TimeoutError:
-            await tell(_error(f"Stopped after {self.seconds:g} s, the longest that a run may take "
-                              "here. Take a smaller tensor, or fewer trials."))  # fmt: skip
+            await emit(_error(f"Time limit of {self.seconds:g} s reached. Use a smaller tensor or "
+                              "fewer trials."))  # fmt: skip
         except (BusyError, WorkerEndedError) as error:
-            await tell(_error(str(error)))
+            await emit(_error(str(error)))
         await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 

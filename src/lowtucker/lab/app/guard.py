@@ -1,4 +1,4 @@
-"""Who may ask: pages of other sites may not, by whatever name they reach this machine."""
+"""Protection against requests from other sites and against DNS rebinding."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
 def host_allowed(header: str, bound: str) -> bool:
-    """Whether a Host header is one that a visitor of this server has.
+    """Return whether a Host header is allowed.
 
-    On a loopback address only its names are. Otherwise any address in numbers is, and the name
-    that was given: a page that rebinds its own name to this machine has neither.
+    A loopback server allows only loopback names. Otherwise any numeric address and the bound name
+    are allowed: a page that rebinds its own name to this machine has neither.
 
     Examples
     --------
@@ -46,7 +46,7 @@ def host_allowed(header: str, bound: str) -> bool:
 
 
 def _name_of(header: str) -> str:
-    """Host without its port and brackets."""
+    """Return the host without port and brackets."""
     header = header.strip().lower()
     if header.startswith("["):
         return header[1:].partition("]")[0]
@@ -66,22 +66,22 @@ def _is_loopback(name: str) -> bool:
 
 
 class Guard:
-    """ASGI middleware: checks Host and Origin, and adds headers to every answer."""
+    """ASGI middleware that checks Host and Origin and adds headers to every response."""
 
     def __init__(self, app: Any, bound: str) -> None:
         self.app, self.bound = app, bound
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or refuse."""
+        """Forward or reject a request."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
         host, origin = headers.get("host", ""), headers.get("origin")
         if not host_allowed(host, self.bound):
-            await _refuse(send, f"Host {host!r:.80} is not this server's; open it by its address.")
+            await _refuse(send, f"Host {host!r:.80} is not allowed; open the page by its address.")
         elif scope["method"] not in ("GET", "HEAD") and origin not in (None, f"http://{host}"):
-            await _refuse(send, f"Requests from {origin!r:.80} are not taken.")
+            await _refuse(send, f"Requests from {origin!r:.80} are rejected.")
         else:
             await self.app(scope, receive, _with_headers(send))
 

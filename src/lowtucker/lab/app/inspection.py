@@ -1,4 +1,4 @@
-"""What is in a file that was sent: read by the guarded readers, in a worker."""
+"""Inspect an uploaded file with the guarded readers, in a worker."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ __all__ = ["ARRAYS", "VIDEOS", "inspect", "write_example"]
 
 ARRAYS = (".npy", ".npz", ".mat")
 VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif")
-# Arrays of a file that get a picture
+# Arrays of a file with a preview
 PICTURES = 20
 
 
 def inspect(job: Mapping[str, Any], emit: Emit) -> None:
-    """Tell how a file is to be read, its arrays of three modes, and their pictures."""
+    """Emit the reader of a file, its arrays of three modes, and their previews."""
     path, most = Path(job["path"]), int(job["limits"]["array_bytes"])
     if job.get("example"):
         write_example(path)
@@ -30,7 +30,7 @@ def inspect(job: Mapping[str, Any], emit: Emit) -> None:
         found = _video(path, None, most)
     else:
         infos = lt.io.describe(path)
-        # numbers for sure, before anything is read: a pickle is refused here
+        # headers only: pickles are rejected before anything is read
         if len(infos) == 1 or not any(len(info.shape) == 3 for info in infos):
             found = _one_array(path, infos[0], most)
         else:
@@ -39,14 +39,14 @@ def inspect(job: Mapping[str, Any], emit: Emit) -> None:
 
 
 def write_example(path: Path) -> None:
-    """Clip for those who have none at hand."""
+    """Write the example clip."""
     from lowtucker.lab.experiments.flame import synthetic_flame
 
     np.save(path, synthetic_flame((48, 48, 16)))
 
 
 def _video(path: Path, name: str | None, most: int) -> dict[str, Any]:
-    """One pixel tells the frames; one frame in the middle tells the rest."""
+    """Read one pixel for the number of frames, and the middle frame for its size."""
     frames = load_video(path, name=name, rows=(1, 1), columns=(1, 1), max_bytes=most).shape[2]
     middle = (frames + 1) // 2
     frame = load_video(path, name=name, frames=(middle, middle), max_bytes=most)
@@ -62,12 +62,12 @@ def _one_array(path: Path, info: Any, most: int) -> dict[str, Any]:
 
 
 def _arrays(path: Path, infos: list[Any], most: int) -> dict[str, Any]:
-    """Arrays that can be recovered, each with a picture while that costs little."""
+    """List the arrays that can be recovered, with previews within a memory limit."""
     named, left = path.suffix.lower() != ".npy", most
     arrays, previews, refused = list[dict[str, Any]](), list[Any](), list[ValueError]()
     for info in infos:
         name, seen = info.name if named else None, None
-        first = not arrays and not refused  # of whose content the reader may have more to say
+        first = not arrays and not refused  # let the reader report its errors
         try:
             if not first:
                 _check(path, info.shape, info.dtype.startswith("complex"))

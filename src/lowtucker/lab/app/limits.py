@@ -1,4 +1,4 @@
-"""What a visitor of the page may ask for: sizes, times, numbers."""
+"""Limits on the requests of a page."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ class Limits:
     Attributes
     ----------
     entries : int
-        Entries of a tensor.
+        Maximum number of entries of a tensor.
     matrix_bytes : int
-        Bytes of a dense measurement matrix.
+        Maximum size of a dense measurement matrix.
     seconds, long_seconds : float
-        Time of a recovery; of a phase diagram or a figure.
+        Time limit of a recovery; of a phase diagram or a figure.
     grace : float
-        Seconds beyond these, after which a process is killed; the solvers heed the others.
+        Additional seconds before a process is killed; solvers observe the limits above.
     runs : int
-        Runs at once.
+        Maximum number of simultaneous runs.
     upload_bytes : int
-        Size of a file that is sent.
+        Maximum size of an uploaded file.
     array_bytes : int
-        Memory that reading a file may take.
+        Maximum memory for reading a file.
     files : int
-        Files, and results of runs, that are kept; older ones are removed.
+        Number of files and of results to keep; older ones are removed.
     cells, trials : int
-        Fields of a phase diagram; tensors for each.
+        Maximum cells of a phase diagram; maximum trials per cell.
 
     Examples
     --------
@@ -52,5 +52,5 @@ class Limits:
     trials: int = 100
 
     def to_json(self) -> dict[str, Any]:
-        """Limits by their names."""
+        """Return the limits as a dictionary."""
         return asdict(self)

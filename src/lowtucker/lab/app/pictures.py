@@ -1,4 +1,4 @@
-"""Tensors as bytes that the page can draw."""
+"""Encode tensors for display on the page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NumPyArray = np.ndarray[Any, Any]
 
 
 def volume(X: NumPyArray, low: float, high: float) -> dict[str, Any]:
-    """Tensor (rows, columns, slices) in 256 levels between two values, slice by slice.
+    """Quantise a tensor (rows, columns, slices) to 256 levels, stored slice by slice.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def volume(X: NumPyArray, low: float, high: float) -> dict[str, Any]:
 
 
 def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
-    """What is between a tensor and the true one, from minus to plus the largest of it."""
+    """Quantise the difference to the true tensor, on a symmetric scale."""
     gap = np.asarray(X, dtype=np.float64) - X_true
     largest = float(np.max(np.abs(gap)))
     largest = largest if 0 < largest < math.inf else 1.0
@@ -41,12 +41,12 @@ def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
 
 
 def thumbnail(frame: NumPyArray, most: int = 240) -> dict[str, Any]:
-    """One slice, at most so many pixels wide and high."""
+    """Quantise one slice, subsampled to at most ``most`` pixels per side."""
     stride = max(1, math.ceil(max(frame.shape) / most))
     small = np.asarray(frame, dtype=np.float64)[::stride, ::stride, None]
     return volume(small, float(small.min()), float(small.max()))
 
 
 def finite(value: Any) -> float | None:
-    """Number for JSON, which has none for infinity and NaN."""
+    """Return a number for JSON; None for infinity and NaN."""
     return float(value) if math.isfinite(value) else None

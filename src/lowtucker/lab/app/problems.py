@@ -1,6 +1,6 @@
-"""What a setting asks for, as objects, and the same as Python that anybody can run.
+"""Build the objects of a setting, and Python code that builds the same.
 
-Each thing that is made stands beside the text that makes it; a test runs the texts.
+Each function that builds an object is next to the one that writes its code; a test runs the code.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ NumPyArray = np.ndarray[Any, Any]
 
 
 def made_signal(setting: Synthetic) -> lt.TuckerTensor:
-    """Tensor to be recovered."""
+    """Return the tensor to recover."""
     from lowtucker.lab.experiments.flame import synthetic_clip
 
     if setting.signal == "flame":
@@ -31,12 +31,12 @@ def made_signal(setting: Synthetic) -> lt.TuckerTensor:
 
 def _signal_code(setting: Synthetic) -> str:
     if setting.signal == "flame":
-        return "X_true = synthetic_clip(shape, rank)  # a flickering flame, cut to this rank"
+        return "X_true = synthetic_clip(shape, rank)  # a flickering flame, truncated to this rank"
     return f"X_true = lt.random_tucker(shape, rank, seed={setting.seed})"
 
 
 def make_operator(setting: Recovery, dtype: Any = np.float64) -> lt.MeasurementOperator:
-    """Measurements of a tensor."""
+    """Return the measurement operator."""
     shape, m, seed = setting.shape, setting.m, setting.seed
     if setting.operator == "gaussian":
         return lt.gaussian(shape, m, seed=seed, dtype=dtype)
@@ -66,7 +66,7 @@ def _operator_code(setting: Recovery, dtype: str = "") -> list[str]:
 
 
 def noisy(y: NumPyArray, setting: Synthetic) -> tuple[NumPyArray, float | None]:
-    """Measurements with noise, and its standard deviation."""
+    """Add noise to measurements; return them and its standard deviation."""
     if not setting.noise:
         return y, None
     std = setting.noise * float(np.sqrt(np.mean(y**2)))
@@ -83,7 +83,7 @@ def _noise_code(setting: Synthetic) -> list[str]:
 
 
 def make_solver(name: str, setting: Recovery) -> Any:
-    """Solver with its settings."""
+    """Return the solver with its settings."""
     step: Any = "auto" if setting.step is None else setting.step
     if name == "tiht":
         return lt.TIHT(step=step)
@@ -100,7 +100,7 @@ def _solver_code(name: str, setting: Recovery) -> str:
 
 
 def load(path: Path, reader: str, name: str | None, crop: Any, max_bytes: int) -> NumPyArray:
-    """Part of a file, by the guarded readers: a clip in [0, 1], or a tensor in its own units."""
+    """Read a part of a file: a clip in [0, 1], or a tensor in its own units."""
     if reader == "video":
         spans = dict(zip(("rows", "columns", "frames"), crop, strict=True))
         return load_video(path, name=name, max_bytes=max_bytes, **spans)
@@ -114,7 +114,7 @@ def load(path: Path, reader: str, name: str | None, crop: Any, max_bytes: int) -
 
 
 def cropped(array: NumPyArray, crop: Any) -> NumPyArray:
-    """Part of an array; first and last are counted from 1."""
+    """Return a part of an array; first and last are counted from 1."""
     return array[tuple(slice(first - 1, last) for first, last in crop)]
 
 
@@ -133,7 +133,7 @@ def _load_code(setting: Data) -> str:
 
 
 def code(setting: Synthetic | Data | Phase | Figure) -> str:
-    """Python that computes what a run of the setting computes.
+    """Return Python code that computes the same as a run of the setting.
 
     Examples
     --------
@@ -228,7 +228,7 @@ def _figure_code(setting: Figure) -> str:
         f"    cell: Job(experiment, cell, seed={setting.seed}, first=0, count=trials)()",
         "    for cell in experiment.cells()",
         "}",
-        "table = figure.table(results)  # rows with names; figure.draw(table, results) draws them",
+        "table = figure.table(results)  # a list of dicts; figure.draw(table, results) plots it",
         "print(*table, sep=chr(10))",
         "",
     ])  # fmt: skip

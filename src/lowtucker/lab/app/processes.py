@@ -1,4 +1,4 @@
-"""Worker processes, seen from the server: warm ones at hand, and killed when nobody listens."""
+"""Worker processes of the server: kept warm, and killed when the client disconnects."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ from lowtucker.lab.app.worker import HEAD, IDLE
 
 __all__ = ["BusyError", "Worker", "WorkerEndedError", "Workers"]
 
-# Runs share the cores: each computes on one
+# Runs share the cores: each uses one
 ONE_THREAD = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
-# Idle processes that are kept
+# Idle processes to keep
 SPARE = 2
 
 
 class BusyError(RuntimeError):
-    """As many runs as are allowed are at work."""
+    """The maximum number of simultaneous runs is reached."""
 
 
 class WorkerEndedError(RuntimeError):
-    """A worker is gone in the middle of its job: killed from outside, or out of memory."""
+    """A worker ended during its job: killed, or out of memory."""
 
 
 class Worker:
-    """One process, with a folder for what it writes on its way."""
+    """A process with a temporary folder."""
 
     def __init__(self, process: asyncio.subprocess.Process, folder: Path) -> None:
         self.process, self.folder = process, folder
 
     @classmethod
     async def start(cls, root: Path) -> Worker:
-        """Start a process; it warms up while it waits for a job."""
+        """Start a process; it imports the package while it waits for a job."""
         folder = Path(tempfile.mkdtemp(prefix="worker-", dir=root))
         command = (sys.executable, "-P", "-m", "lowtucker.lab.app.worker")
         environment = os.environ | dict.fromkeys(ONE_THREAD, "1") | {"TMPDIR": str(folder)}
@@ -51,11 +51,11 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether the process is there."""
+        """Whether the process is running."""
         return self.process.returncode is None
 
     async def events(self, job: Mapping[str, Any]) -> AsyncIterator[bytes]:
-        """Do a job; its events as JSON, until the worker is idle again."""
+        """Run a job and yield its events as JSON until the worker is idle."""
         stdin, stdout = self.process.stdin, self.process.stdout
         assert stdin is not None
         assert stdout is not None
@@ -70,12 +70,12 @@ class Worker:
                 yield body
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             raise WorkerEndedError(
-                "The process of this run is gone; perhaps the memory was full. Try a smaller "
-                "tensor or fewer measurements."
+                "The process of this run ended unexpectedly; it may have run out of memory. Try a "
+                "smaller tensor or fewer measurements."
             ) from error
 
     async def kill(self) -> None:
-        """End the process now, and its work; nobody else can tidy up after it."""
+        """Kill the process and remove its folder."""
         with suppress(ProcessLookupError):
             self.process.kill()
         await self.process.wait()
@@ -96,17 +96,21 @@ class Workers:
 
     @property
     def full(self) -> bool:
-        """Whether a further run has to wait."""
+        """Whether the maximum number of runs is reached."""
         return self.taken >= self.most
+
+    def require_free(self) -> None:
+        """Raise BusyError if no further run can start."""
+        if self.full or self.closed:
+            raise BusyError(
+                f"{self.most} runs are in progress, which is the limit. Stop one, or try again "
+                "later."
+            )
 
     @asynccontextmanager
     async def one(self) -> AsyncIterator[Worker]:
-        """Worker for one job; whoever leaves before it is done ends its work."""
-        if self.full or self.closed:
-            raise BusyError(
-                f"{self.most} runs are at work already, which is the limit. Stop one, or try again "
-                "in a while."
-            )
+        """Yield a worker for one job; kill it if the job does not complete."""
+        self.require_free()
         self.taken += 1
         worker = None
         try:
@@ -140,7 +144,7 @@ class Workers:
             self.idle.insert(0, worker)
 
     def prepare(self) -> None:
-        """Start a process for the next run, where none waits; nobody need wait for it."""
+        """Start an idle process in the background, if there is none."""
         starting = self._starting is not None and not self._starting.done()
         if not (self.closed or self.full or self.idle or starting):
             self._starting = asyncio.get_running_loop().create_task(self._prepare())
@@ -149,7 +153,7 @@ class Workers:
         await self._keep(await Worker.start(self.root))
 
     async def close(self) -> None:
-        """End all processes."""
+        """Kill all processes."""
         self.closed = True
         if self._starting is not None:
             await self._starting

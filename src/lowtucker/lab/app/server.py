@@ -1,4 +1,4 @@
-"""The server of the playground: a page, settings in, events out."""
+"""The web server of the playground."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ __all__ = ["Playground", "create_app", "listen", "serve"]
 
 STATIC = Path(__file__).parent / "static"
 FILES = {"result.npz": "application/octet-stream", "report.html": "text/html"}
-# Longest settings, in bytes; seconds that reading a file may take
+# Maximum size of the settings in bytes; time limit for reading a file in seconds
 LONGEST, READING = 20_000, 30.0
 
 
 class Playground:
-    """What the routes share: limits, processes, files."""
+    """State shared by the routes: limits, processes, files."""
 
     def __init__(self, limits: Limits) -> None:
         self.limits = limits
@@ -48,32 +48,30 @@ class Playground:
         self.results = Store(limits.files)
 
     async def close(self) -> None:
-        """End all work, and remove all files."""
+        """Stop all runs and remove all files."""
         await self.workers.close()
         self.uploads.close()
         self.results.close()
 
     async def about(self, request: Request) -> Response:
-        """Answer with what the page has to know."""
+        """Return the version, the limits and the supported files."""
         return JSONResponse({
             "version": __version__, "limits": self.limits.to_json(),
             "suffixes": [*ARRAYS, *VIDEOS],
         })  # fmt: skip
 
     async def describe(self, request: Request) -> Response:
-        """Check settings: what they amount to, and Python that does the same."""
+        """Check settings; return derived numbers and equivalent Python code."""
         values = await _settings(request)
         setting = parsed(values, self.limits, self._upload_info(values))
         return JSONResponse({**setting.facts(), "code": code(setting)})
 
     async def run(self, request: Request) -> Response:
-        """Run settings; events follow. Who hangs up ends the run."""
+        """Run settings and stream the events; disconnecting stops the run."""
         values = await _settings(request)
         upload = self.uploads.get(values.get("file"))
         setting = parsed(values, self.limits, self._upload_info(values))
-        if self.workers.full:
-            return _problem(503, f"{self.limits.runs} runs are at work already, which is the "
-                            "limit. Stop one, or try again in a while.")  # fmt: skip
+        self.workers.require_free()
         job = {"task": "run", "values": values, "limits": self.limits.to_json()}
         first: dict[str, Any] = {"event": "code", "code": code(setting)}
         held: list[AbstractContextManager[None]] = []
@@ -91,7 +89,7 @@ class Playground:
         return None if item is None else item.info
 
     async def upload(self, request: Request) -> Response:
-        """Take a file as the raw body; answer what is in it."""
+        """Receive a file as the raw body; return a description of its content."""
         name, most = request.query_params.get("name", ""), self.limits.upload_bytes
         announced = request.headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > most:
@@ -122,7 +120,7 @@ class Playground:
                         found = content
         except TimeoutError:
             raise ValueError(
-                f"Reading the file took longer than {READING:g} s. Send a shorter part of it."
+                f"Time limit of {READING:g} s for reading a file reached. Upload a shorter part."
             ) from None
         if found.get("event") != "upload":
             raise ValueError(found.get("text", "The file could not be read."))
@@ -134,24 +132,24 @@ class Playground:
         return Response(status_code=204)
 
     async def fetch(self, request: Request) -> Response:
-        """Answer with a file of a run, to be saved."""
+        """Return a file of a run for download."""
         item, name = self.results.get(request.path_params["key"]), request.path_params["name"]
         if item is None or name not in FILES or not (item.folder / name).is_file():
-            return _problem(404, "This result is not here any more. Run it again.")
+            return _problem(404, "This result is no longer available. Run it again.")
         path = item.folder / name
         return FileResponse(path, media_type=FILES[name], filename=name)
 
 
 async def _settings(request: Request) -> dict[str, Any]:
-    """Named values of a request's body."""
+    """Parse the settings in the body of a request."""
     body = b""
     async for chunk in request.stream():
         body += chunk
         if len(body) > LONGEST:
-            raise SettingError("", f"Settings may have {LONGEST} bytes, got more.")
+            raise SettingError("", f"Settings must have at most {LONGEST} bytes.")
     try:
         values = json.loads(body)
-    except (ValueError, RecursionError):  # the latter of brackets in brackets
+    except (ValueError, RecursionError):  # the latter for deeply nested brackets
         values = None
     if not isinstance(values, dict):
         raise SettingError("", "Settings must be a JSON object of named values.")
@@ -172,11 +170,11 @@ async def _busy(request: Request, error: Exception) -> Response:
 
 
 async def _gone(request: Request, error: Exception) -> Response:
-    return Response(status_code=400)  # nobody reads it
+    return Response(status_code=400)  # the client has disconnected
 
 
 def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starlette:
-    """ASGI application of the playground; ``app.state.playground`` has its parts."""
+    """Return the ASGI application; ``app.state.playground`` holds its state."""
     playground = Playground(limits or Limits())
 
     @asynccontextmanager
@@ -213,7 +211,7 @@ def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starle
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Socket that listens; port 0 takes one that is free."""
+    """Return a listening socket; port 0 picks a free port."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     made = socket.socket(family, socket.SOCK_STREAM)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -223,14 +221,14 @@ def listen(host: str, port: int) -> socket.socket:
     except OSError as error:
         made.close()
         raise OSError(
-            f"Port {port} of {host} cannot be used: {error.strerror}. Another program may have it: "
-            f"try --port {port + 1 if port < 65535 else 8000}, or --port 0 for one that is free."
+            f"Port {port} of {host} cannot be used: {error.strerror}. Another program may use it: "
+            f"try --port {port + 1 if port < 65535 else 8000}, or --port 0 for a free port."
         ) from error
     return made
 
 
 class _Server(uvicorn.Server):  # type: ignore[misc]
-    """Ends all runs before it waits for their connections."""
+    """Server that stops all runs before it waits for their connections."""
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         await self.config.app.state.playground.close()
@@ -243,7 +241,7 @@ def serve(
     limits: Limits | None = None,
     ready: Callable[[], None] = lambda: None,
 ) -> None:
-    """Serve until Ctrl-C; ``ready`` is called before."""
+    """Call ``ready``, then serve until Ctrl-C."""
     app = create_app(limits, bound=host)
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, server_header=False,

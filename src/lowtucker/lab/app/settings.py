@@ -1,4 +1,4 @@
-"""What can be set on the page, read from the words of its address and checked."""
+"""Settings of the page, parsed from the query string and checked."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["OPERATORS", "SOLVERS", "Data", "Figure", "Phase", "Recovery", "Synth
 OPERATORS = ("gaussian", "rank-one", "entries", "dct")
 SOLVERS = {"tiht": "TIHT", "stotiht": "StoTIHT", "auto": "auto"}
 FIGURES = tuple(f"fig{k}" for k in range(1, 8))
-# Of these there are only as many as the tensor has entries
+# Operators with at most as many measurements as the tensor has entries
 LIMITED = ("entries", "dct")
 AXES = ("rows", "columns", "frames")
-# Epochs of a run; of "auto" on real data, where more of them would only try other starts
+# Epochs of a run; of "auto" on real data, where more epochs only try other starts
 EPOCHS, FEW = 500, 60
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What a synthetic recovery and one of a file share."""
+    """Settings shared by a synthetic recovery and that of a file."""
 
     shape: tuple[int, ...]
     rank: tuple[int, ...]
@@ -34,16 +34,16 @@ class Recovery:
     block_size: int | None
     step: float | None
     seed: int
-    max_epochs: int  # these two for each solver
+    max_epochs: int  # per solver, as is max_seconds
     max_seconds: float
 
     @property
     def dof(self) -> int:
-        """Degrees of freedom of a tensor of that rank."""
+        """Degrees of freedom of a tensor of this rank."""
         return degrees_of_freedom(self.shape, self.rank)
 
     def facts(self) -> dict[str, Any]:
-        """Numbers that the page shows beside the settings."""
+        """Return the numbers that the page shows with the settings."""
         size = math.prod(self.shape)
         return {"m": self.m, "dof": self.dof, "entries": size, "ratio": self.m / self.dof,
                 "share": self.m / size}  # fmt: skip
@@ -51,7 +51,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Synthetic(Recovery):
-    """A tensor that is made, measured with or without noise, and recovered."""
+    """Recovery of a synthetic tensor, with or without noise."""
 
     signal: str
     noise: float  # standard deviation, relative to the root mean square of A(X)
@@ -59,14 +59,14 @@ class Synthetic(Recovery):
 
 @dataclass(frozen=True)
 class Data(Recovery):
-    """A file, the part of it that is wanted, and its recovery."""
+    """Recovery of a part of a file."""
 
-    file: str  # its name on the visitor's machine
-    reader: str  # "video" or "array", by what the file is
-    name: str | None  # of the array, where arrays have names
+    file: str  # safe name of the upload
+    reader: str  # "video" or "array"
+    name: str | None  # of the array, if arrays have names
     crop: tuple[tuple[int, int], ...]  # rows, columns, frames: first and last, from 1
-    example: tuple[int, ...] | None = None  # shape of the flame that was made here, if it was
-    original: str = ""  # name as the visitor wrote it, if that is another
+    example: tuple[int, ...] | None = None  # shape of the generated flame, if used
+    original: str = ""  # name of the file on the user's machine
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,14 @@ class Phase:
     seed: int
 
     def cells(self) -> list[tuple[tuple[int, ...], float, int]]:
-        """(rank, ratio, m), the easy ones first; without those that cannot be measured."""
+        """Return (rank, ratio, m), easy cells first, without those that cannot be measured."""
         made = [(rank, q, round(q * degrees_of_freedom(self.shape, rank)))
                 for q in reversed(self.ratios) for rank in self.ranks]  # fmt: skip
         most = math.prod(self.shape) if self.operator in LIMITED else math.inf
         return [cell for cell in made if cell[2] <= most]
 
     def facts(self) -> dict[str, Any]:
-        """Numbers that the page shows beside the settings."""
+        """Return the numbers that the page shows with the settings."""
         dofs = [degrees_of_freedom(self.shape, rank) for rank in self.ranks]
         return {"cells": len(self.cells()), "recoveries": len(self.cells()) * self.trials,
                 "ranks": [list(rank) for rank in self.ranks], "ratios": list(self.ratios),
@@ -105,12 +105,12 @@ class Figure:
     seed: int
 
     def facts(self) -> dict[str, Any]:
-        """Nothing beside the settings."""
+        """Return no numbers."""
         return {}
 
 
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
-    """Degrees of freedom at the rank that tensors can have."""
+    """Return the degrees of freedom at the attainable rank."""
     import lowtucker as lt
 
     return lt.degrees_of_freedom(shape, lt.attainable_rank(rank))
@@ -119,15 +119,15 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
 def parsed(
     values: Mapping[str, Any], limits: Limits, upload: Mapping[str, Any] | None = None
 ) -> Synthetic | Data | Phase | Figure:
-    """Setting of the page's words.
+    """Parse the settings of the page.
 
     Parameters
     ----------
     values : mapping of str to str
-        As in the address: ``tab``, and what belongs to that tab. What is missing has a default.
+        As in the query string: ``tab``, and the settings of that tab. All have defaults.
     limits : Limits
     upload : mapping, optional
-        What is known of the file, for the tab "data".
+        Description of the uploaded file, for the tab "data".
 
     Raises
     ------
@@ -171,7 +171,7 @@ def _synthetic(words: Words, limits: Limits) -> Synthetic:
 
 def _data(words: Words, limits: Limits, upload: Mapping[str, Any] | None) -> Data:
     if upload is None:
-        raise SettingError("file", "The file is not here (any more). Drop it on the page again.")
+        raise SettingError("file", "The file is not available. Drop it on the page again.")
     arrays = {one["name"]: one for one in upload["arrays"]}
     name = words.text("array", upload["arrays"][0]["name"] or "") or None
     if name not in arrays:
@@ -204,7 +204,7 @@ def _phase(words: Words, limits: Limits) -> Phase:
     ranks = tuple((r,) * len(shape) for r in range(1, largest + 1))
     if len(ratios) * len(ranks) > limits.cells:
         raise SettingError(
-            "columns", f"{len(ratios) * len(ranks)} fields are too many; at most {limits.cells}."
+            "columns", f"{len(ratios) * len(ranks)} cells are too many; at most {limits.cells}."
         )
     dof = degrees_of_freedom(shape, ranks[-1])
     if operator not in LIMITED:
@@ -226,7 +226,7 @@ def _rank(words: Words, default: tuple[int, ...], shape: tuple[int, ...]) -> tup
 def _check_sizes(
     limits: Limits, field: str, shape: tuple[int, ...], m: int, operator: str, itemsize: int
 ) -> None:
-    """Refuse what would take too much memory, or more measurements than there are."""
+    """Raise SettingError for too much memory or too many measurements."""
     size = math.prod(shape)
     if size > limits.entries:
         raise SettingError(
@@ -235,16 +235,16 @@ def _check_sizes(
         )  # fmt: skip
     if operator in LIMITED and m > size:
         raise SettingError(
-            field, f"{m} measurements are more than the {size} entries; of {operator} there are "
-            "no more. Take fewer, or Gaussian measurements.",
+            field, f"{m} measurements are more than the {size} entries, the maximum for "
+            f"{operator}. Use fewer measurements, or Gaussian ones.",
         )  # fmt: skip
-    # a rank-one sum is kept as a vector for each mode
+    # a rank-one measurement is stored as one vector per mode
     each = {"gaussian": size, "rank-one": sum(shape)}.get(operator, 1)
     need = m * each * (itemsize if operator == "gaussian" else 8)
     if need > limits.matrix_bytes:
         what = "matrix" if operator == "gaussian" else "vectors"
         raise SettingError(
             field, f"The {what} of {m} x {each} numbers take {need / 1e6:.0f} MB; at most "
-            f"{limits.matrix_bytes / 1e6:.0f} here. Take fewer measurements, a smaller tensor, or "
+            f"{limits.matrix_bytes / 1e6:.0f} here. Use fewer measurements, a smaller tensor, or "
             "DCT measurements, which need no matrix.",
         )  # fmt: skip

@@ -1,6 +1,6 @@
-"""What the worker processes do: each task emits events, and ends.
+"""Tasks of the worker processes: each calls the package and emits events.
 
-Tasks know nothing of the web. They call the package, and tell what it says.
+Tasks do not depend on the web server.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ __all__ = ["Emit", "run"]
 NumPyArray = np.ndarray[Any, Any]
 Emit = Callable[[str, dict[str, Any]], None]
 COLUMNS = ("epoch", "passes", "seconds", "residual", "error")
-# Seconds between events of a run: points of the curves; pictures, and more for large ones
+# Seconds between events of a run: points of the curves; pictures, plus seconds per entry
 POINTS, PICTURES, PER_ENTRY = 0.05, 0.15, 1e-6
 
 
 def run(job: Mapping[str, Any], emit: Emit) -> None:
-    """Do what was asked for: ``job`` has the page's words, and where the files are."""
+    """Run a job: ``job`` holds the settings of the page and the paths of the files."""
     limits = Limits(**job["limits"])
     setting = parsed(job["values"], limits, job.get("upload"))
-    with _warnings_told(emit):
+    with _warnings_emitted(emit):
         if isinstance(setting, Synthetic):
             _synthetic(setting, emit)
         elif isinstance(setting, Data):
@@ -48,13 +48,13 @@ def run(job: Mapping[str, Any], emit: Emit) -> None:
 
 
 @contextmanager
-def _warnings_told(emit: Emit) -> Iterator[None]:
-    """Tell the page of every warning, once."""
-    told = set[str]()
+def _warnings_emitted(emit: Emit) -> Iterator[None]:
+    """Emit every warning once as a notice."""
+    seen = set[str]()
 
     def show(message: Warning | str, *_: Any) -> None:
-        if str(message) not in told:
-            told.add(str(message))
+        if str(message) not in seen:
+            seen.add(str(message))
             emit("notice", {"text": str(message)})
 
     with warnings.catch_warnings():
@@ -68,7 +68,7 @@ def _synthetic(setting: Synthetic, emit: Emit) -> None:
     A = make_operator(setting)
     y, noise_std = noisy(A.forward(X_true), setting)
     full = X_true.full()
-    _tell_problem(setting, full, emit)
+    _emit_problem(setting, full, emit)
     for name in setting.solvers:
         _recovered(setting, name, A, y, X_true, full, noise_std, emit)
 
@@ -81,13 +81,13 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     if pixels.dtype.kind == "c" or not np.isfinite(pixels).all():
         raise ValueError(
             "This part holds complex numbers, NaN or infinity; expected real numbers. Choose "
-            "another part; `lowtucker complete` fills holes."
+            "another part; `lowtucker complete` fills missing entries."
         )
     if not pixels.any():
-        raise ValueError("This part is zero everywhere: nothing to recover. Choose another one.")
+        raise ValueError("This part is zero everywhere: nothing to recover. Choose another part.")
     X_true = pixels.astype(np.float32 if single else np.float64)
     A = make_operator(setting, np.float32 if single else np.float64)
-    _tell_problem(setting, pixels, emit)
+    _emit_problem(setting, pixels, emit)
     (name,) = setting.solvers
     best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
     result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit, best)
@@ -100,7 +100,7 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     emit("file", {"name": "report.html"})
 
 
-def _tell_problem(setting: Recovery, full: NumPyArray, emit: Emit) -> None:
+def _emit_problem(setting: Recovery, full: NumPyArray, emit: Emit) -> None:
     low, high = float(full.min()), float(full.max())
     emit("problem", {**setting.facts(), "truth": volume(full, low, high),
                      "solvers": [SOLVERS[name] for name in setting.solvers]})  # fmt: skip
@@ -117,7 +117,7 @@ def _recovered(
     emit: Emit,
     best: float | None = None,
 ) -> lt.Result:
-    """Recover, and tell of it: curves and pictures while it runs, the verdict at the end."""
+    """Recover; emit curves and pictures during the run, and the result at the end."""
     watch = _Watch(SOLVERS[name], X_true, full, emit)
     result = lt.recover(
         A, y, setting.rank, solver=make_solver(name, setting), X_true=X_true, noise_std=noise_std,
@@ -125,7 +125,7 @@ def _recovered(
         callbacks=[watch],
     )  # fmt: skip
     history = {name: [finite(v) for v in result.history[name]] for name in COLUMNS}
-    told = {
+    content = {
         "solver": SOLVERS[name],
         "history": history,
         "status": result.status.name,
@@ -133,46 +133,46 @@ def _recovered(
         "advice": result.advice,
         "epochs": result.epochs,
         "described": result.solver,
-        "best": best,  # error of the best tensor of the rank, for data that are of no low rank
+        "best": best,  # error of the best approximation of the rank, for data not of low rank
         **{key: finite(getattr(result, key)) for key in ("passes", "seconds", "residual", "error")},
     }
-    emit("result", told | watch.pictures(result.X))
+    emit("result", content | watch.pictures(result.X))
     return result
 
 
 class _Watch:
-    """Callback that tells points and pictures, not more often than a page can draw them."""
+    """Callback that emits points and pictures, at a limited rate."""
 
     def __init__(self, solver: str, X_true: Any, full: NumPyArray, emit: Emit) -> None:
         self.solver, self.X_true, self.full, self.emit = solver, X_true, full, emit
         self.low, self.high = float(full.min()), float(full.max())
         self.points: list[list[float | None]] = []
         self.best = math.inf
-        self.outside = 0.0  # seconds in here, which are not the solver's
-        self.begin = self.told = self.drawn = time.perf_counter()
+        self.outside = 0.0  # seconds in this callback, not in the solver
+        self.begin = self.sent = self.drawn = time.perf_counter()
         emit("start", {"solver": solver})
 
     def __call__(self, progress: Progress) -> None:
-        """Note the epoch; tell from time to time."""
+        """Record the epoch; emit events at a limited rate."""
         now = time.perf_counter()
         numbers = (
             progress.epoch, progress.passes, now - self.begin - self.outside, progress.residual,
             relative_error(progress.state.X, self.X_true),
         )  # fmt: skip
         self.points.append([finite(v) for v in numbers])
-        if now - self.told > POINTS:
-            self.told = now
+        if now - self.sent > POINTS:
+            self.sent = now
             self.emit("points", {"solver": self.solver, "points": self.points})
             self.points = []
         better = progress.residual < self.best
         if better and now - self.drawn > PICTURES + PER_ENTRY * self.full.size:
-            self.best = progress.residual  # a restart is worse for a while: not shown
+            self.best = progress.residual  # iterates after a restart are shown once they are better
             self.emit("picture", {"solver": self.solver} | self.pictures(progress.state.X))
             self.drawn = time.perf_counter()
         self.outside += time.perf_counter() - now
 
     def pictures(self, X: Any) -> dict[str, Any]:
-        """Recovered tensor on the scale of the true one, and the difference on its own."""
+        """Return the recovered tensor on the scale of the true one, and the difference."""
         found = X.full()
         return {
             "recovered": volume(found, self.low, self.high),
@@ -205,27 +205,27 @@ def _figure(setting: Figure, emit: Emit) -> None:
     if hasattr(experiment, "clip"):
         _check_memory(4 * experiment.m * experiment.clip.pixels.size)
     trials = experiment.trials(setting.trials)
-    told = {"figure": setting.name, "title": figure.title, "caption": figure.caption()}
-    emit("problem", {**told, "columns": list(figure.columns), "total": len(cells)})
+    content = {"figure": setting.name, "title": figure.title, "caption": figure.caption()}
+    emit("problem", {**content, "columns": list(figure.columns), "total": len(cells)})
     for cell in cells:
         columns = Job(experiment, cell, setting.seed, 0, trials)()
         rows = figure.rows({cell: columns})
         emit("rows", {"rows": [[finite(v) if isinstance(v, float) else v for v in row]
                                for row in rows]})  # fmt: skip
         if setting.name == "fig6":
-            _tell_frames(experiment, columns, emit)
+            _emit_frames(experiment, columns, emit)
 
 
 def _check_memory(need: int) -> None:
-    """Refuse the paper's large matrix where it would not fit."""
+    """Raise MemoryError if the paper's large matrix does not fit."""
     from lowtucker._array.memory import available_memory
 
     if 1.3 * need > (free := available_memory()):
         raise MemoryError(f"the matrix takes {need / 1e9:.1f} GB, {free / 1e9:.1f} are free")
 
 
-def _tell_frames(experiment: Any, columns: Any, emit: Emit) -> None:
-    """Frames of the clip: the original, and what each algorithm made of it."""
+def _emit_frames(experiment: Any, columns: Any, emit: Emit) -> None:
+    """Emit the frames of the clip, original and recovered by each algorithm."""
     clip = experiment.clip.pixels
     tensors = {name: X for (name, _), X in zip(experiment.runs, columns["X"][0], strict=True)}
     found = {name: volume(X, 0.0, 1.0) for name, X in tensors.items()}

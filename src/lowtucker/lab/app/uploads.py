@@ -1,4 +1,4 @@
-"""Files that visitors send, and results they may fetch: in one folder that is gone at the end."""
+"""Uploaded files and downloadable results, in a temporary folder."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ __all__ = ["Store", "Stored", "TooLargeError", "safe_name", "too_large"]
 
 
 class TooLargeError(ValueError):
-    """More bytes than are allowed."""
+    """A file exceeds the size limit."""
 
 
 def too_large(limit: int) -> TooLargeError:
-    """Say how much is allowed."""
+    """Return the error for a file that exceeds the limit."""
     return TooLargeError(
-        f"The file is larger than {limit / 1e6:g} MB, the most that this page takes. Cut it, or "
-        "use `lowtucker video` or Python, which have no such limit."
+        f"The file is larger than {limit / 1e6:g} MB, the limit of this page. Cut it, or use "
+        "`lowtucker video` or Python, which have no such limit."
     )
 
 
 @dataclass
 class Stored:
-    """A folder of the store, and what is known of its content."""
+    """A folder of the store, and a description of its content."""
 
     key: str
     folder: Path
     path: Path | None = None
     info: dict[str, Any] = field(default_factory=dict)
-    original: str = ""  # name of the file as it was sent
-    users: int = 0  # runs at work with it
+    original: str = ""  # original name of the file
+    users: int = 0  # runs that use it
 
 
 class Store:
-    """Folders with keys nobody can guess; only the latest are kept.
+    """Folders with unguessable keys; only the latest are kept.
 
     Parameters
     ----------
     most : int
-        Folders to keep.
+        Maximum number of folders.
     """
 
     def __init__(self, most: int) -> None:
@@ -59,13 +59,12 @@ class Store:
         self.items: OrderedDict[str, Stored] = OrderedDict()
 
     def new(self) -> Stored:
-        """Make a folder, in place of the oldest that is not in use where there are too many."""
+        """Create a folder; remove the oldest unused one if there are too many."""
         while len(self.items) >= self.most:
             idle = next((key for key, item in self.items.items() if not item.users), None)
             if idle is None:
                 raise BusyError(
-                    f"All {self.most} files that are kept here are in use. Stop a run, or try "
-                    "again in a while."
+                    f"All {self.most} stored files are in use. Stop a run, or try again later."
                 )
             self.remove(idle)
         key = secrets.token_urlsafe(12)
@@ -75,18 +74,18 @@ class Store:
         return item
 
     def get(self, key: Any) -> Stored | None:
-        """Folder of a key, if it is still there."""
+        """Return the folder of a key; None if it does not exist."""
         return self.items.get(key) if isinstance(key, str) else None
 
     def remove(self, key: str) -> None:
-        """Remove a folder with all that is in it."""
+        """Remove a folder and its content, once it is not in use."""
         item = self.items.pop(key, None)
         if item is not None and not item.users:
             shutil.rmtree(item.folder, ignore_errors=True)
 
     @contextmanager
     def hold(self, item: Stored) -> Iterator[None]:
-        """Keep a folder while it is in use; one that was removed meanwhile goes at the end."""
+        """Keep a folder while it is in use; its removal is deferred to the end."""
         item.users += 1
         try:
             yield
@@ -101,7 +100,7 @@ class Store:
         shutil.rmtree(self.root, ignore_errors=True)
 
     async def receive(self, name: str, chunks: AsyncIterable[bytes], most: int) -> Stored:
-        """Write a file as it comes in; one that turns out too large is removed again."""
+        """Write a file as it arrives; remove it if it exceeds the limit."""
         safe = safe_name(name)
         item, size = self.new(), 0
         item.path, item.original = item.folder / safe, _base(name)[:200]
@@ -119,7 +118,7 @@ class Store:
 
 
 def safe_name(name: str) -> str:
-    """Name of a file without folders and odd characters; refused where its kind is not read.
+    """Return a file name without folders and special characters; reject unsupported files.
 
     Examples
     --------
@@ -130,7 +129,7 @@ def safe_name(name: str) -> str:
     suffix = Path(base).suffix.lower()
     if suffix not in ARRAYS + VIDEOS:
         raise ValueError(
-            f"{base[:80]!r} is of a kind that is not read here; expected one of "
+            f"{base[:80]!r} is not a supported file; expected one of "
             f"{', '.join(ARRAYS + VIDEOS)}. Convert it."
         )
     stem = re.sub(r"[^A-Za-z0-9_-]+", "_", base[: -len(suffix)]).strip("_")[:60]

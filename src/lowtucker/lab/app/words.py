@@ -1,4 +1,4 @@
-"""Words of an address, read and checked one by one."""
+"""Parse and check the values of a query string."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["SettingError", "Words"]
 
 
 class SettingError(ValueError):
-    """A setting that has no meaning or is beyond a limit; ``field`` is its name on the page."""
+    """An invalid setting, or one beyond a limit; ``field`` is its name on the page."""
 
     def __init__(self, field: str, text: str) -> None:
         super().__init__(text)
@@ -18,7 +18,7 @@ class SettingError(ValueError):
 
 
 class Words:
-    """Named texts, each read and checked by its name.
+    """Named texts, each parsed and checked by name.
 
     Examples
     --------
@@ -32,38 +32,38 @@ class Words:
         self.values = values
 
     def text(self, field: str, default: str = "") -> str:
-        """Short text."""
+        """Return a short text."""
         value = self.values.get(field, default)
         if not isinstance(value, str) or len(value) > 200:
             raise SettingError(field, f"{field} must be a short text, got {value!r:.80}.")
         return value.strip()
 
     def choice(self, field: str, options: tuple[str, ...], default: str) -> str:
-        """One of some words."""
+        """Return one of the options."""
         value = self.text(field, default)
         if value not in options:
             raise SettingError(field, f"{field} is {value!r}; expected {', '.join(options)}.")
         return value
 
     def number(self, field: str, default: float, low: float, high: float) -> float:
-        """Number in a range."""
+        """Return a number in a range."""
         text = self.text(field, str(default))
         try:
             value = float(text)
         except ValueError:
             value = math.nan
-        if not low <= value <= high:  # worded so that NaN is refused
+        if not low <= value <= high:  # written so that NaN is rejected
             raise SettingError(field, f"{field} is {text!r}; expected a number, {low} to {high}.")
         return value
 
     def integer(self, field: str, default: int, low: int, high: int) -> int:
-        """Whole number in a range."""
+        """Return an integer in a range."""
         return self._whole(field, self.text(field, str(default)), low, high)
 
     def integers(
         self, field: str, default: tuple[int, ...], low: int, high: int
     ) -> tuple[int, ...]:
-        """Whole numbers between commas, as many as the default has."""
+        """Return comma-separated integers, as many as the default has."""
         parts = self.text(field, ",".join(map(str, default))).split(",")
         if len(parts) != len(default):
             raise SettingError(
@@ -72,21 +72,21 @@ class Words:
         return tuple(self._whole(field, part, low, high) for part in parts)
 
     def integer_or_auto(self, field: str, low: int, high: int) -> int | None:
-        """Whole number, or None for "auto"."""
+        """Return an integer, or None for "auto"."""
         return None if self._is_auto(field) else self.integer(field, low, low, high)
 
     def number_or_auto(self, field: str) -> float | None:
-        """Positive number, or None for "auto"."""
+        """Return a positive number, or None for "auto"."""
         return None if self._is_auto(field) else self.number(field, 1, 1e-9, 1e9)
 
     def span(self, field: str, size: int) -> tuple[int, int]:
-        """First and last, as in 3:10."""
+        """Return first and last of a range such as 3:10."""
         parts = self.text(field, f"1:{size}").split(":")
         if len(parts) != 2:
             raise SettingError(field, f"{field} must be first:last, such as 1:{size}.")
         first, last = (self._whole(field, part, 1, size) for part in parts)
         if last < first:
-            raise SettingError(field, f"{field} {first}:{last} end before they begin.")
+            raise SettingError(field, f"{field} {first}:{last}: last must be at least first.")
         return first, last
 
     def _is_auto(self, field: str) -> bool:

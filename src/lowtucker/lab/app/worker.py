@@ -1,7 +1,7 @@
-"""A process that does one job after the other: ``python -P -m lowtucker.lab.app.worker``.
+"""A process that runs jobs one after the other: ``python -P -m lowtucker.lab.app.worker``.
 
-Jobs come in on standard input and events go out on standard output, as frames of JSON: nothing
-is pickled in either direction. When the server is gone, so is the worker.
+Jobs are read from standard input and events are written to standard output, as frames of JSON:
+nothing is pickled. The worker exits with the server.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ EVENT, IDLE = b"e", b"i"
 
 
 def main() -> None:
-    """Work until standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the server's to handle
+    """Run jobs until standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the server handles Ctrl-C
     out = os.fdopen(os.dup(1), "wb", buffering=0)
-    os.dup2(2, 1)  # what libraries print goes elsewhere
+    os.dup2(2, 1)  # output of libraries goes to standard error
     jobs: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(sys.stdin.buffer, jobs), daemon=True).start()
     _warm_up()
@@ -37,14 +37,14 @@ def main() -> None:
 
 
 def _listen(source: BinaryIO, jobs: queue.SimpleQueue[dict[str, Any]]) -> None:
-    """Take jobs; when the server closes the pipe, or dies, end at once."""
+    """Queue jobs; exit when the server closes the pipe or dies."""
     for line in source:
         jobs.put(json.loads(line))
     os._exit(0)
 
 
 def _warm_up() -> None:
-    """Import what a first run would have to wait for."""
+    """Import and run what would delay the first job."""
     import lowtucker as lt
     from lowtucker.lab.app import inspection, tasks  # noqa: F401
 
@@ -68,7 +68,7 @@ def _do(job: dict[str, Any], out: BinaryIO) -> None:
 
 
 def _explained(error: Exception, job: dict[str, Any]) -> str:
-    """What to show of an error: the file by the visitor's name for it."""
+    """Return the message of an error without the folders of the server."""
     text = str(error)
     for folder in (
         os.path.dirname(job.get("path") or ""),
@@ -80,7 +80,7 @@ def _explained(error: Exception, job: dict[str, Any]) -> str:
     if isinstance(error, known):
         return text
     if isinstance(error, MemoryError):
-        return f"There is not enough memory ({text}). Take a smaller tensor or fewer measurements."
+        return f"There is not enough memory ({text}). Use a smaller tensor or fewer measurements."
     logging.getLogger("lowtucker").exception("A run of the playground failed.")
     return f"The computation failed ({type(error).__name__}: {text}). Try other settings."
 

@@ -1,1 +1,1 @@
-"""Benchmarks, run by ``lowtucker bench``. No test asserts a time; these do the measuring."""
+"""Benchmarks, run by ``lowtucker bench``. Times are measured here, not asserted in tests."""

@@ -1,4 +1,4 @@
-"""What a Dask cluster costs and what travels: ``lowtucker bench dask``."""
+"""Overhead and traffic of a Dask cluster: ``lowtucker bench dask``."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ CHUNK = 288
 
 
 def run(gigabytes: float = 1.0, repeats: int = 7) -> Iterator[Row]:
-    """Rows of the benchmark, as they are measured.
+    """Yield the rows of the benchmark as they are measured.
 
     Parameters
     ----------
     gigabytes : float
-        Size of A: as much is needed here, and as much on the two workers.
+        Size of A, which is held in memory here and once more on the two workers.
     repeats : int
     """
     chunks = max(2, round(gigabytes * 1e9 / (CHUNK * N * 8)))
@@ -42,7 +42,7 @@ def run(gigabytes: float = 1.0, repeats: int = 7) -> Iterator[Row]:
 
 
 def overhead_rows(chunks: int, repeats: int) -> list[Row]:
-    """RGN iteration on two workers against the same in one process with two BLAS threads."""
+    """Time an RGN iteration on two workers and in one process with two BLAS threads."""
     from threadpoolctl import threadpool_limits
 
     matrix = np.concatenate([rows(k) for k in range(chunks)])
@@ -65,14 +65,14 @@ def overhead_rows(chunks: int, repeats: int) -> list[Row]:
         )  # fmt: skip
     size = matrix.nbytes / 1e9
     detail = ", ".join(f"{name} {seconds * 1e3:.0f} ms" for name, seconds in times.items())
-    detail += f"; A {size:.2f} GB, {size / times['2 workers'] / 2:.2f} GB/s a worker"
+    detail += f"; A {size:.2f} GB, {size / times['2 workers'] / 2:.2f} GB/s per worker"
     ratio = times["2 workers"] / times["one process"]
     what = "RGN iteration: 2 workers / one process"
     return [Row(what, ratio, "<= 1.3", holds(ratio, "<= 1.3"), detail)]
 
 
 def traffic_rows(chunks: int) -> list[Row]:
-    """Bytes that an RGN iteration moves: by the number of rows, and by the number of workers."""
+    """Count the bytes transferred by an RGN iteration, by rows and by workers."""
     bytes_by_m, bytes_by_workers = {}, {}
     with cluster(2) as client:
         for times in (1, 2, 4):
@@ -96,12 +96,12 @@ def _traffic(what: str, measured: dict[int, float], unit: str, target: str) -> R
 
 
 def rows(k: int, count: int = CHUNK) -> np.ndarray[Any, Any]:
-    """Chunk k of A, which any worker can make."""
+    """Return chunk k of A; any worker can generate it."""
     return np.random.default_rng((0, k)).standard_normal((count, N))
 
 
 def lazily(chunks: int, count: int = CHUNK) -> Any:
-    """Dask array of A."""
+    """Return A as a Dask array."""
     import dask
     import dask.array as da
 
@@ -112,7 +112,7 @@ def lazily(chunks: int, count: int = CHUNK) -> Any:
 
 
 def step_of(A: Any) -> Callable[[], Any]:
-    """Gauss-Newton iteration of a problem with noise, from a tensor near the truth."""
+    """Return a Gauss-Newton iteration of a noisy problem, from a tensor near the truth."""
     X = random_tucker(SHAPE, RANK, seed=0)
     y = A.forward(X)
     rng = np.random.default_rng(1)
@@ -123,7 +123,7 @@ def step_of(A: Any) -> Callable[[], Any]:
 
 
 def moved_by(action: Callable[[], Any], repeats: int = 5) -> float:
-    """Bytes over the loopback interface, the median of some calls; heartbeats are among them."""
+    """Return the median bytes per call over the loopback interface, heartbeats included."""
     action()
     moved = []
     for _ in range(repeats):
@@ -140,16 +140,16 @@ def _loopback() -> int:
     counters = psutil.net_io_counters(pernic=True)
     name = next((name for name in ("lo", "lo0") if name in counters), None)
     if name is None:
-        raise OSError(f"bench dask counts what goes over the loopback, not found in {os.name}.")
+        raise OSError(f"bench dask needs a loopback interface, not found on {os.name}.")
     return int(counters[name].bytes_sent)
 
 
 @contextmanager
 def cluster(workers: int) -> Iterator[Any]:
-    """Client of a cluster of processes on this machine, with one thread each."""
+    """Yield a client of a local cluster of processes with one thread each."""
     from distributed import Client, LocalCluster
 
     with ExitStack() as stack, warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # Dask's own, such as a port that is taken
+        warnings.simplefilter("ignore")  # Dask's own, such as about a port in use
         made = LocalCluster(n_workers=workers, threads_per_worker=1, dashboard_address=":0")
         yield stack.enter_context(Client(stack.enter_context(made), set_as_default=False))

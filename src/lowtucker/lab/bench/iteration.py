@@ -1,4 +1,4 @@
-"""What the parts of an iteration cost: ``lowtucker bench iteration``."""
+"""Cost of the parts of an iteration: ``lowtucker bench iteration``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ IMPORTS = {
 
 
 def run() -> Iterator[Row]:
-    """Rows of the benchmark, as they are measured; one BLAS thread throughout."""
+    """Yield the rows of the benchmark as they are measured, with one BLAS thread."""
     with one_blas_thread():
         yield gradient_row()
         yield hosvd_row()
@@ -44,7 +44,7 @@ def run() -> Iterator[Row]:
 
 
 def gradient_row(m: int = 3000, shape: tuple[int, ...] = (30, 30, 30)) -> Row:
-    """Gradient of a large dense problem against one product with its matrix."""
+    """Compare the gradient of a large dense problem with one product with its matrix."""
     A = gaussian(shape, m, seed=1)
     X = random_tucker(shape, (3, 3, 3), seed=0).full()
     problem = Problem(A, A.forward(X))
@@ -54,22 +54,22 @@ def gradient_row(m: int = 3000, shape: tuple[int, ...] = (30, 30, 30)) -> Row:
 
 
 def hosvd_row(trials: int = 100) -> Row:
-    """HOSVD of a stack of small tensors against a loop over them."""
+    """Compare the HOSVD of a batch of small tensors with a loop over them."""
     Z = random_tucker(SHAPE, SHAPE, seed=0, trials=trials).full()
     times = side_by_side(
         {
             "loop": lambda: [numpy_hosvd(z, RANK) for z in Z],
             "own loop": lambda: [hosvd(z, RANK) for z in Z],
-            "stack": lambda: hosvd(Z, RANK),
+            "batch": lambda: hosvd(Z, RANK),
         }
     )
     return _row(
-        "hosvd of 100 5x5x6: NumPy loop / stack", times["loop"] / times["stack"], ">= 3", times
+        "hosvd of 100 5x5x6: NumPy loop / batch", times["loop"] / times["batch"], ">= 3", times
     )
 
 
 def iteration_rows(trials: int = 100, iterations: int = 40) -> list[Row]:
-    """StoTIHT iterations of Figure 1, b = 90, per trial, when many trials run."""
+    """Compare StoTIHT iterations of Figure 1, b = 90, per trial of a batch."""
     X_true = random_tucker(SHAPE, RANK, seed=0, orthonormal=False, trials=trials)
     A = gaussian(SHAPE, M, seed=1, normalize="frobenius", trials=trials)
     problem = Problem(A, A.forward(X_true))
@@ -116,7 +116,7 @@ def iteration_rows(trials: int = 100, iterations: int = 40) -> list[Row]:
 
 
 def import_row(what: str = "import lowtucker", repeats: int = 7) -> Row:
-    """Import time against NumPy's, each in its own process, with compiled modules (bytecode)."""
+    """Compare the import time with NumPy's, each in its own process, with bytecode at hand."""
     ours, yardstick = IMPORTS[what]
     times: dict[str, list[float]] = {yardstick: [], what: []}
     code = "import time; t = time.perf_counter(); {}; print(time.perf_counter() - t)"
@@ -133,7 +133,7 @@ def import_row(what: str = "import lowtucker", repeats: int = 7) -> Row:
 
 
 def numpy_hosvd(Z: Any, rank: tuple[int, ...]) -> Any:
-    """Truncated HOSVD by a careful NumPy user: Gram matrices, no wasted copies."""
+    """Return the truncated HOSVD in plain NumPy: Gram matrices, no needless copies."""
     X = Z
     for k, r in enumerate(rank):
         M = np.moveaxis(Z, k, 0).reshape(Z.shape[k], -1)
@@ -143,7 +143,7 @@ def numpy_hosvd(Z: Any, rank: tuple[int, ...]) -> Any:
 
 
 def tensorly_tucker(Z: Any, rank: tuple[int, ...], n_iter_max: int = 100) -> Any:
-    """TensorLy's ``tucker``, as it is called; with ``n_iter_max=0`` it is the truncated HOSVD."""
+    """Call TensorLy's ``tucker``; with ``n_iter_max=0`` it is the truncated HOSVD."""
     import tensorly
     from tensorly.decomposition import tucker
 
@@ -151,7 +151,7 @@ def tensorly_tucker(Z: Any, rank: tuple[int, ...], n_iter_max: int = 100) -> Any
 
 
 def numpy_stotiht(A: Any, y: Any, iterations: int, truncate: Any) -> Any:
-    """Algorithm 1 by a careful NumPy user, one trial."""
+    """Run Algorithm 1 in plain NumPy, one trial."""
     rng = np.random.default_rng(0)
     X = np.zeros(SHAPE)
     for i in rng.integers(0, M // B, iterations):

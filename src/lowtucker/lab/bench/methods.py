@@ -1,8 +1,7 @@
-"""Methods to compare the one call with, each given what favours it."""
+"""Methods to compare ``recover`` with, each with favourable settings."""
 
 from __future__ import annotations
 
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -10,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from lowtucker.lab.bench.timing import timed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator
 from lowtucker.problem import Problem
@@ -33,19 +33,19 @@ __all__ = [
 
 
 class Case(NamedTuple):
-    """A problem whose truth is known: one, or a stack of trials."""
+    """A problem with known solution, or a batch of problems."""
 
     A: DenseOperator
     y: Any
     X_true: Any
     rank: tuple[int, ...]
-    clean: Any = None  # y before it was spoilt
+    clean: Any = None  # y without outliers
 
 
 class Outcome(NamedTuple):
-    """What a run came to; arrays for a stack of trials."""
+    """Outcome of a run; arrays for a batch of problems."""
 
-    score: Any  # the relative error, or what else a yardstick looks at
+    score: Any  # the relative error, or another quantity of the yardstick
     passes: Any
     seconds: float
     passes_to_tol: Any = np.nan
@@ -54,35 +54,35 @@ class Outcome(NamedTuple):
 
 
 def passes_to(result: Result, tol: float) -> float:
-    """Passes after which the history first shows an error of at most ``tol``; NaN if never."""
+    """Return the passes after which the error first is at most ``tol``; NaN if never."""
     reached = result.history["passes"][result.history["error"] <= tol]
     return float(reached[0]) if reached.size else np.nan
 
 
 class Method(ABC):
-    """A way to recover a tensor. Subclasses are frozen dataclasses."""
+    """A recovery method. Subclasses are frozen dataclasses."""
 
     name: str
-    takes_stacks: ClassVar[bool] = False
-    slow: ClassVar[bool] = False  # runs on fewer trials
+    supports_batch: ClassVar[bool] = False
+    slow: ClassVar[bool] = False  # run on fewer trials
 
     @abstractmethod
     def run(self, case: Case, tol: float) -> Outcome:
-        """Recover; an error of at most ``tol`` is good enough."""
+        """Recover the tensor; an error of at most ``tol`` suffices."""
 
     @property
     def note(self) -> str:
-        """Settings that were chosen."""
+        """Description of the chosen settings."""
         return ""
 
 
 @dataclass(frozen=True)
 class IHTMethod(Method):
-    """TIHT or StoTIHT, favoured twice.
+    """TIHT or StoTIHT, with two advantages.
 
-    A fixed step is the best of ``steps`` on tuning problems, judged by their truth. A run is told
-    the truth too: it ends as soon as the error is small enough, and its seconds are those of the
-    iterations alone, without the residuals that it would need to stop by itself.
+    A fixed step is the best of ``steps`` on tuning problems, by the true error. A run also uses
+    the true tensor to stop: it ends once the error is small enough, and its time is that of the
+    iterations alone, without the residuals that a practical stopping rule needs.
     """
 
     name: str
@@ -90,10 +90,10 @@ class IHTMethod(Method):
     steps: tuple[float, ...] = ()
     epochs: int = 500
 
-    takes_stacks: ClassVar[bool] = True
+    supports_batch: ClassVar[bool] = True
 
     def run(self, case: Case, tol: float) -> Outcome:
-        """Error and passes at the end of the epoch that reached the error."""
+        """Return error and passes at the end of the epoch that reached ``tol``."""
         result = solve(
             Problem(case.A, case.y),
             self.solver,
@@ -114,12 +114,12 @@ class IHTMethod(Method):
 
     @property
     def note(self) -> str:
-        """The step, where it is fixed."""
+        """The step, if fixed."""
         return "" if self.solver.step == "auto" else f"step {self.solver.step:g}"
 
 
 def best_step(method: IHTMethod, cases: Sequence[Case], tol: float) -> float:
-    """Step with which most of the problems are recovered, and then in the fewest passes."""
+    """Return the step that recovers most problems; ties are broken by the fewest passes."""
 
     def cost(step: float) -> tuple[float, float]:
         outcomes = [method.with_step(step).run(case, tol) for case in cases]
@@ -132,15 +132,15 @@ def best_step(method: IHTMethod, cases: Sequence[Case], tol: float) -> float:
 
 @dataclass(frozen=True)
 class OneStart(Method):
-    """Riemannian Gauss-Newton from one start; it ends by itself."""
+    """Riemannian Gauss-Newton from one start, with its own stopping rule."""
 
     name: str = "RGN"
 
     def run(self, case: Case, tol: float) -> Outcome:
-        """Time of the whole call."""
-        begin = time.perf_counter()
-        result = recover(case.A, case.y, case.rank, solver="rgn", X_true=case.X_true)
-        seconds = time.perf_counter() - begin
+        """Recover and time the whole call."""
+        result, seconds = timed(
+            lambda: recover(case.A, case.y, case.rank, solver="rgn", X_true=case.X_true)
+        )
         return Outcome(result.error, result.passes, seconds, passes_to(result, tol))
 
 
@@ -148,9 +148,9 @@ class OneStart(Method):
 class TensorLy(Method):
     """TensorLy's ``TuckerRegressor``: alternating least squares from a random start.
 
-    Its ridge is turned down and its tolerance is tightened, so that it can reach an error of
-    1e-5; the limit of 100 iterations is its own. An iteration reads the rows once for every mode
-    and once for the core.
+    The ridge is reduced and the tolerance tightened, so that an error of 1e-5 is attainable; the
+    limit of 100 iterations is the default. An iteration takes one pass per mode and one for the
+    core.
     """
 
     name: str = "TensorLy"
@@ -158,16 +158,14 @@ class TensorLy(Method):
     slow: ClassVar[bool] = True
 
     def run(self, case: Case, tol: float) -> Outcome:
-        """Time of the fit."""
+        """Fit and time the regressor."""
         from tensorly.regression import TuckerRegressor
 
         regressor = TuckerRegressor(
             list(case.rank), tol=1e-8, reg_W=1e-9, random_state=0, verbose=0
         )  # fmt: skip
         rows = case.A.matrix.reshape(-1, *case.A.shape)
-        begin = time.perf_counter()
-        regressor.fit(rows, case.y)
-        seconds = time.perf_counter() - begin
+        _, seconds = timed(lambda: regressor.fit(rows, case.y))
         error = relative_error(regressor.weight_tensor_, case.X_true.full())
         passes = regressor.n_iterations_ * (len(case.rank) + 1)
         return Outcome(error, float(passes), seconds)

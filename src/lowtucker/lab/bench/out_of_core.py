@@ -1,4 +1,4 @@
-"""A matrix that is larger than memory should be: written, read, computed with, recovered from."""
+"""Recovery from a matrix on disk: time of reading, computing and recovering, and memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import os
 import shutil
 import tempfile
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -16,7 +15,7 @@ import numpy as np
 from lowtucker._array import size
 from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.io import stored
-from lowtucker.lab.bench.timing import memory_now
+from lowtucker.lab.bench.timing import memory_now, timed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator
 from lowtucker.operators.streamed import BLOCK_BYTES
@@ -35,20 +34,20 @@ __all__ = [
 
 NumPyArray = np.ndarray[Any, Any]
 DTYPE = np.dtype(np.float32)
-# Bytes of the matrix that are written at a time
+# Bytes of the matrix written at a time
 WRITTEN = 1 << 24
-# Bytes of the matrix on which a pass from memory is timed: enough that no cache holds them
+# Bytes of the matrix on which a pass from memory is timed; larger than the caches
 IN_MEMORY = 1 << 28
-# Seconds between two looks at the memory
+# Seconds between two samples of the memory
 INTERVAL = 0.02
 
 
 class Timings(NamedTuple):
-    """What one matrix on disk came to; seconds, and MB of anonymous memory."""
+    """Timings of a matrix on disk in seconds, and anonymous memory in MB."""
 
-    read: float  # the file once
+    read: float  # of the file
     compute: float  # a pass over rows in memory
-    both: float  # the same pass over the rows on disk
+    both: float  # the same pass from disk
     recover: float
     passes: float
     error: float
@@ -56,10 +55,9 @@ class Timings(NamedTuple):
 
 
 class AnonymousMemory:
-    """Most anonymous memory that this process has while it is entered, in MB.
+    """Context manager that records the peak anonymous memory of this process, in MB.
 
-    What it has of files is not counted: the system takes these pages back when it needs them.
-    NaN where there is no /proc.
+    File-backed pages are not counted: the system reclaims them on demand. NaN without /proc.
     """
 
     def __enter__(self) -> Self:
@@ -83,7 +81,7 @@ class AnonymousMemory:
 
 
 def free_space(folder: str | None) -> int:
-    """Bytes that are free where temporary files of a folder are; None is the system's."""
+    """Return the free bytes in a folder; None is the system's temporary folder."""
     return shutil.disk_usage(tempfile.gettempdir() if folder is None else folder).free
 
 
@@ -93,7 +91,7 @@ def measure(folder: str | None, shape: tuple[int, ...], rank: tuple[int, ...], m
     Parameters
     ----------
     folder : str or None
-        Where to make a temporary folder; it is removed at the end.
+        Parent of a temporary folder, which is removed at the end.
     shape, rank : tuple of int
     m : int
     """
@@ -104,19 +102,17 @@ def measure(folder: str | None, shape: tuple[int, ...], rank: tuple[int, ...], m
         read, compute, both = pass_times(path, random_tucker(shape, rank, 1, dtype=DTYPE), y)
         _forget(path)
         with AnonymousMemory() as memory:
-            begin = time.perf_counter()
-            result = recover(stored(path, shape), y, rank)
-            seconds = time.perf_counter() - begin
+            result, seconds = timed(lambda: recover(stored(path, shape), y, rank))
     error = float(relative_error(result.X, X_true))
     return Timings(read, compute, both, seconds, float(result.passes), error, memory.peak)
 
 
 def pass_times(path: Path, X: TuckerTensor, y: NumPyArray, repeats: int = 3) -> list[float]:
-    """Seconds to read a file once, to compute a pass from memory, and to make it from disk.
+    """Return the seconds of reading a file, of a pass from memory, and of a pass from disk.
 
     The pass is that of a Gauss-Newton step at X: the normal equations of the tangent design. From
-    memory it is timed on some of the rows. Medians, interleaved; before the disk is read, the
-    file is dropped from the system's cache, where that can be asked for.
+    memory it is timed on a part of the rows. The times are medians of interleaved calls; before
+    each call the file is dropped from the system's cache, if supported.
     """
     T = TangentSpace(X)
     height = max(1, IN_MEMORY // (DTYPE.itemsize * size(X.shape)))
@@ -130,17 +126,15 @@ def pass_times(path: Path, X: TuckerTensor, y: NumPyArray, repeats: int = 3) -> 
     for k in range(repeats):
         for i, action in enumerate(actions):
             _forget(path)
-            begin = time.perf_counter()
-            action()
-            times[k, i] = time.perf_counter() - begin
+            _, times[k, i] = timed(action)
     scale = [1, len(y) / some.m, 1]
     return [float(seconds) for seconds in np.median(times, axis=0) * scale]
 
 
 def write_matrix(path: Path, X_true: TuckerTensor, m: int, seed: Seed) -> NumPyArray:
-    """Write a Gaussian matrix in single precision, block by block, and measure a tensor with it.
+    """Write a Gaussian matrix in single precision block by block; return measurements with it.
 
-    The measurements are of the numbers as written, in double precision.
+    The measurements use the rounded numbers, in double precision.
     """
     x = X_true.full().reshape(-1)
     rng = generator(seed, Stream.OPERATOR)
@@ -155,15 +149,15 @@ def write_matrix(path: Path, X_true: TuckerTensor, m: int, seed: Seed) -> NumPyA
             y[rows] = block.astype(np.float64) @ x
             block.tofile(file)
         file.flush()
-        os.fsync(file.fileno())  # what is not on the disk yet cannot be dropped from the cache
+        os.fsync(file.fileno())  # unwritten pages cannot be dropped from the cache
     return y
 
 
 def read_once(path: Path) -> int:
-    """Read all rows of a file once into one buffer, in an operator's blocks; gives the bytes.
+    """Read all rows of a file once into one buffer, in an operator's blocks; return the bytes.
 
-    Each block opens the file anew, as the operator does: what Linux reads ahead in one that stays
-    open made this up to five times slower.
+    The file is reopened for each block, as the operator does: the read-ahead of Linux made a file
+    that stays open up to five times slower.
     """
     rows = np.load(path, mmap_mode="r")
     buffer = np.empty(max(1, BLOCK_BYTES // rows[0].nbytes) * rows[0].nbytes, np.uint8)
@@ -176,7 +170,7 @@ def read_once(path: Path) -> int:
 
 
 def _forget(path: Path) -> None:
-    """Drop a file from the system's cache, where there is a way to ask for it."""
+    """Drop a file from the system's cache, if supported."""
     if hasattr(os, "posix_fadvise"):
         with open(path, "rb") as file:
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -1,11 +1,10 @@
-"""The one call against other methods, on the yardsticks: ``lowtucker bench recover``."""
+"""Compare ``recover`` with other methods on the yardsticks: ``lowtucker bench recover``."""
 
 from __future__ import annotations
 
 import math
 import multiprocessing
 import os
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -16,18 +15,18 @@ import numpy as np
 
 from lowtucker._array import one_blas_thread
 from lowtucker.lab.bench.methods import COMPARATORS, Case, IHTMethod, Method, Outcome, best_step
-from lowtucker.lab.bench.timing import holds, peak_memory
+from lowtucker.lab.bench.timing import all_met, peak_memory, target_text, timed
 from lowtucker.lab.bench.yardsticks import SEED, TUNING, Recovery, Yardstick
 
 __all__ = ["DEFAULT", "PHASES", "Job", "Row", "jobs", "measure", "phase_plot", "run", "tune"]
 
 # Name of the default solver in the table
 DEFAULT = "auto"
-# So many rows are measured at a time, where they are not timed
+# Rows measured at a time, if not timed
 WORKERS = min(2, os.cpu_count() or 1)
-# Columns that have targets, as these name them
-LABELS = {"value": "", "passes_to_tol": "passes ", "time": "time "}
-# The picture: panels, and a line for each method
+# Columns with targets, and their names in the table
+LABELS = {"value": "", "passes_to_tol": "passes", "time": "time"}
+# The plot: panels, and a line per method
 PHASES = {"A1": "5x5x6, rank (1, 2, 2)", "A2": "15x15x15, rank (2, 2, 2)"}
 STYLES = {DEFAULT: "C3o-", "RGN": "C1s-", "NTIHT": "C0^-", "TIHT": "C0v:", "StoTIHT": "C2d--",
           "TensorLy": "C7x-."}  # fmt: skip
@@ -45,23 +44,23 @@ class Row:
         Measurements per degree of freedom.
     trials : int
     measure : str
-        What ``value`` is: a share of the trials ("recovered", "rank found"), a count ("worse"),
-        or else a median over the trials.
+        Meaning of ``value``: a share of the trials ("recovered", "rank found"), a count
+        ("worse"), or else a median over the trials.
     value : float
     passes : float
-        Readings of all the rows by the whole run, as ``Result.passes`` counts them: without
-        those that only measure a residual. The median.
+        Passes over A of the whole run, as counted by ``Result.passes``: without those that only
+        compute a residual. The median.
     passes_to_tol : float
-        Those until the error was small enough; the median. NaN where that was not reached, is not
-        known, or the row is not timed.
+        Passes until the error was small enough; the median. NaN if not reached, not known, or if
+        the row is not timed.
     time : float
-        Wall time of the whole call (TIHT and StoTIHT: of the iterations alone) in products
-        ``A @ x`` of the same run; the median.
+        Wall time of the whole call (TIHT and StoTIHT: of the iterations alone) in units of a
+        product ``A @ x``; the median.
     memory : float
-        What the first call took beside the problem at its peak, in MB.
+        Peak memory of the first call in addition to the problem, in MB.
     target : str
     met : bool or None
-        None where there is no target.
+        None if there is no target.
     note : str
     """
 
@@ -82,7 +81,7 @@ class Row:
 
 
 class Job(NamedTuple):
-    """What a row is measured of; no method is the default solver."""
+    """Settings of a row; the method None is the default solver."""
 
     yardstick: Yardstick
     method: Method | None
@@ -90,16 +89,15 @@ class Job(NamedTuple):
 
 
 def run(yardsticks: Sequence[Yardstick], trials: int | None = None) -> Iterator[Row]:
-    """Rows as they are measured, in other processes with one BLAS thread.
+    """Yield rows as they are measured, in other processes with one BLAS thread.
 
-    Those that are timed come first, each alone and in a fresh process; then the others, two at a
-    time.
+    Timed rows come first, each alone in a new process; then the others, two at a time.
 
     Parameters
     ----------
     yardsticks : sequence of Yardstick
     trials : int, optional
-        Trials of the default solver, and the most that other methods get.
+        Trials of the default solver, and the maximum for other methods.
     """
     work = [job for yardstick in yardsticks for job in jobs(yardstick, trials)]
     timed = [job for job in work if job.yardstick.timed]
@@ -115,7 +113,7 @@ def run(yardsticks: Sequence[Yardstick], trials: int | None = None) -> Iterator[
 
 
 def jobs(yardstick: Yardstick, trials: int | None = None) -> Iterator[Job]:
-    """What is to be measured on a yardstick: the default solver first."""
+    """Yield the jobs of a yardstick, the default solver first."""
     most = yardstick.trials if trials is None else trials
     yield Job(yardstick, None, most)
     if isinstance(yardstick, Recovery):
@@ -126,7 +124,7 @@ def jobs(yardstick: Yardstick, trials: int | None = None) -> Iterator[Job]:
 
 
 def _in_processes(pool: Any, job: Job) -> Row:
-    """Tune, then measure: where memory matters, in a process that has used none before."""
+    """Tune, then measure: if memory is measured, in a new process."""
     if isinstance(job.method, IHTMethod) and job.method.steps:
         job = job._replace(method=pool.apply(tune, (job.yardstick, job.method)))
     row: Row = pool.apply(measure, job)
@@ -134,22 +132,22 @@ def _in_processes(pool: Any, job: Job) -> Row:
 
 
 def tune(yardstick: Recovery, method: IHTMethod) -> IHTMethod:
-    """Method with the best of its steps, chosen on problems that are not measured on."""
+    """Return the method with its best step, chosen on separate problems."""
     with one_blas_thread():
-        cases = list(yardstick.cases(yardstick.tuning, TUNING, stack=True))
+        cases = list(yardstick.cases(yardstick.tuning, TUNING, batch=True))
         return method.with_step(best_step(method, cases, yardstick.tol))
 
 
 def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
-    """Row of a method on some trials."""
+    """Return the row of a method on some trials."""
     action: Callable[[Case], Outcome] = yardstick.run
     cases: Iterable[Case] = (yardstick.draw(k) for k in range(trials))
     if method is not None:
         assert isinstance(yardstick, Recovery)
         action = partial(method.run, tol=yardstick.tol)
-        cases = yardstick.cases(trials, SEED, stack=method.takes_stacks)
+        cases = yardstick.cases(trials, SEED, batch=method.supports_batch)
     with one_blas_thread():
-        if yardstick.timed:  # what a process loads but once is no part of the call
+        if yardstick.timed:  # exclude one-time costs of the process
             action(replace(yardstick, shape=(6, 6, 6), rank=(1, 1, 1), m=60).draw(0))
             action = partial(_weighed, action)
         outcomes = [action(case) for case in cases]
@@ -177,20 +175,18 @@ def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
         trials=trials,
         measure=yardstick.measure,
         **numbers,
-        target=", ".join(f"{LABELS[name]}{target}" for name, target in targets.items()),
-        met=all(holds(numbers[name], t) for name, t in targets.items()) if targets else None,
+        target=target_text(targets, LABELS),
+        met=all_met(numbers, targets),
         note=note,
     )
 
 
 def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
-    """Run with a product ``A @ x`` before and after it, and a look at the peak of the memory."""
+    """Run between two products ``A @ x``, and record the peak memory."""
     x = case.X_true.full().reshape(-1)
 
     def product() -> float:
-        begin = time.perf_counter()
-        case.A.matrix @ x
-        return time.perf_counter() - begin
+        return timed(lambda: case.A.matrix @ x)[1]
 
     before, peak = product(), peak_memory()
     outcome = action(case)
@@ -199,12 +195,12 @@ def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
 
 
 def phase_plot(rows: Iterable[Row]) -> Any:
-    """Draw the share recovered against measurements per degree of freedom: A1 and A2."""
+    """Plot the share recovered against measurements per degree of freedom for A1 and A2."""
     from lowtucker._plotting import new_figure
 
     shown = [row for row in rows if row.work in PHASES]
     if not shown:
-        raise ValueError(f"Nothing to draw: the picture shows {' and '.join(PHASES)}.")
+        raise ValueError(f"Nothing to plot: the plot shows {' and '.join(PHASES)}.")
     works = list(dict.fromkeys(row.work for row in shown))
     figure, axes = new_figure(1, len(works), height=4.0)
     for panel, work in zip(np.atleast_1d(axes), works, strict=True):

@@ -13,19 +13,19 @@ import numpy as np
 
 from lowtucker._array import one_blas_thread
 from lowtucker._array.errors import UnderdeterminedWarning
-from lowtucker.lab.bench.timing import Row, holds
+from lowtucker.lab.bench.timing import Row, holds, timed
 from lowtucker.tensor import random_tucker
 
 __all__ = ["Case", "Split", "patches", "pines", "run", "synthetic"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Ridges that TensorLy's regressor is given, of which the best on the test data counts; it has 1
+# Ridges of TensorLy's regressor, of which the best on the test data counts; its default is 1
 RIDGES, DEFAULT = (0.01, 0.1, 1.0, 10.0, 100.0), 1.0
-# Ridges that scikit-learn's RidgeCV chooses from, by the training data
+# Ridges of scikit-learn's RidgeCV, which chooses one on the training data
 PLAIN_RIDGES = np.logspace(-2, 5, 15)
-# Error from which on a fit has found nothing: the mean of y has 1
+# Error of a useless fit: predicting the mean of y has error 1
 NOTHING = 0.9
-# Bands of the scene that are taken, side and distance of its patches, and what is to be told
+# Bands used, side and stride of the patches, and the classes to predict
 BANDS, SIDE, STRIDE, SOYBEANS = slice(None, None, 4), 9, 3, (10, 11, 12)
 
 
@@ -41,10 +41,7 @@ class Split:
 
 @dataclass(frozen=True)
 class Case:
-    """Splits of one kind of data, a rank, and ridges of ours to choose from by the training data.
-
-    One of them is no choice.
-    """
+    """Splits of one kind of data, a rank, and the ridges to cross-validate on training data."""
 
     name: str
     rank: tuple[int, ...]
@@ -71,7 +68,7 @@ class Outcome:
 
 
 def run(regressor: Any, cases: Sequence[Case] | None = None) -> Iterator[Row]:
-    """Rows of the benchmark, as they are measured; CPU time, and one BLAS thread throughout.
+    """Yield the rows of the benchmark as they are measured; CPU time, one BLAS thread.
 
     Parameters
     ----------
@@ -86,7 +83,7 @@ def run(regressor: Any, cases: Sequence[Case] | None = None) -> Iterator[Row]:
 
 
 def standard() -> list[Case]:
-    """Synthetic tensors of two sizes, and a scene seen from the air."""
+    """Return the cases: synthetic tensors of two sizes, and an aerial scene."""
     cases = [
         Case(f"12x12x8, n = {n}", (2, 2, 2), lambda n=n: synthetic((12, 12, 8), (2, 2, 2), n, 5))  # type: ignore[misc]
         for n in (100, 200, 400, 800)
@@ -101,7 +98,7 @@ def standard() -> list[Case]:
 def synthetic(
     shape: tuple[int, ...], rank: tuple[int, ...], n: int, seeds: int, noise: float = 0.1
 ) -> list[Split]:
-    """Gaussian samples, and noise of a tenth of the signal in the training data."""
+    """Draw Gaussian samples; the training data have noise of a tenth of the signal."""
     splits = []
     for seed in range(seeds):
         rng = np.random.default_rng(seed)
@@ -114,10 +111,10 @@ def synthetic(
 
 
 def pines() -> list[Split]:
-    """Share of soybeans in patches of the Indian Pines scene, which TensorLy ships.
+    """Load the share of soybeans in patches of the Indian Pines scene of TensorLy.
 
-    Every half of the scene (left, right, upper, lower) foretells the other; patches across the
-    border are left out.
+    Each half of the scene (left, right, upper, lower) predicts the other; patches across the
+    border are omitted.
     """
     from tensorly.datasets import load_indian_pines
 
@@ -134,7 +131,7 @@ def pines() -> list[Split]:
 
 
 def patches(scene: NumPyArray, labels: NumPyArray) -> tuple[NumPyArray, NumPyArray, NumPyArray]:
-    """Patches of a scene, bands standardised; the share of soybeans in each, and their corners."""
+    """Return standardised patches of a scene, the share of soybeans in each, and corners."""
     cube = scene[:, :, BANDS].astype(np.float64)
     cube = (cube - cube.mean(axis=(0, 1))) / cube.std(axis=(0, 1))
     wanted = np.isin(labels, SOYBEANS).astype(np.float64)
@@ -149,9 +146,9 @@ def patches(scene: NumPyArray, labels: NumPyArray) -> tuple[NumPyArray, NumPyArr
 
 
 def rows_of(case: Case, regressor: Any) -> list[Row]:
-    """Errors and times of a case, against TensorLy with its own ridge and with the best one.
+    """Compare errors and times of a case with TensorLy at its default and its best ridge.
 
-    No times where it finds nothing: with a large ridge it is soon at zero.
+    Times are omitted if its fit is useless: with a large ridge it soon returns zero.
     """
     splits = case.splits()
     ours = outcome(lambda split: _ours(case, split, regressor), splits)
@@ -160,16 +157,16 @@ def rows_of(case: Case, regressor: Any) -> list[Row]:
     best = min(theirs, key=lambda g: theirs[g].error)
     rows = []
     for label, g in (("TensorLy's best", best), ("TensorLy's default", DEFAULT)):
-        told = (
+        detail = (
             f"error {ours.error:.3g}, reg_W = {g:g} {theirs[g].error:.3g}, "
             f"RidgeCV {plain.error:.3g}; {1e3 * ours.time:.3g} ms, {1e3 * theirs[g].time:.3g} ms"
         )
         error, speed = ours.error / theirs[g].error, theirs[g].time / ours.time
         name = f"{case.name}: "
-        rows.append(Row(f"{name}error / {label}", error, "<= 1", holds(error, "<= 1"), told))
+        rows.append(Row(f"{name}error / {label}", error, "<= 1", holds(error, "<= 1"), detail))
         if theirs[g].error < NOTHING:
             rows.append(
-                Row(f"{name}time of {label} / ours", speed, ">= 5", holds(speed, ">= 5"), told)
+                Row(f"{name}time of {label} / ours", speed, ">= 5", holds(speed, ">= 5"), detail)
             )
     return rows
 
@@ -178,49 +175,47 @@ def outcome(
     fit: Callable[[Split], tuple[Callable[[NumPyArray], NumPyArray], float]],
     splits: Sequence[Split],
 ) -> Outcome:
-    """Errors relative to those of the mean of the training data, and seconds."""
+    """Return the errors relative to predicting the training mean, and the seconds."""
     errors, seconds = [], []
     for split in splits:
-        predict, took = fit(split)
+        predict, elapsed = fit(split)
         missed = split.y_test - predict(split.X_test)
         whole = split.y_test - split.y.mean()
         errors.append(float(np.linalg.norm(missed) / np.linalg.norm(whole)))
-        seconds.append(took)
+        seconds.append(elapsed)
     return Outcome(errors, seconds)
 
 
 def _ours(case: Case, split: Split, regressor: Any) -> tuple[Any, float]:
-    """Fit ours; the ridge is chosen by cross-validation, which no method is timed for."""
+    """Fit ``regressor``; cross-validation of the ridge is not timed for any method."""
     alpha = case.alphas[0]
     if len(case.alphas) > 1:
         from sklearn.model_selection import GridSearchCV
 
         search = GridSearchCV(regressor(case.rank), {"alpha": list(case.alphas)}, cv=4)
         alpha = search.fit(split.X, split.y).best_params_["alpha"]
-    begin = time.process_time()
-    model = regressor(case.rank, alpha=alpha).fit(split.X, split.y)
-    return model.predict, time.process_time() - begin
+    model, seconds = timed(
+        lambda: regressor(case.rank, alpha=alpha).fit(split.X, split.y), time.process_time
+    )
+    return model.predict, seconds
 
 
 def _tensorly(case: Case, split: Split, ridge: float) -> tuple[Any, float]:
-    """Fit TensorLy's, which has no intercept: its data are centred for it, outside the clock."""
+    """Fit TensorLy's regressor; it has no intercept, so its data are centred, untimed."""
     from tensorly.regression import TuckerRegressor
 
     mean_x, mean_y = split.X.mean(axis=0), split.y.mean()
     X, y = split.X - mean_x, split.y - mean_y
     model = TuckerRegressor(list(case.rank), reg_W=ridge, verbose=0, random_state=0)
-    begin = time.process_time()
-    with np.errstate(all="ignore"):  # a large ridge leads it to zero, by which it divides
-        model.fit(X, y)
-    took = time.process_time() - begin
-    return lambda Z: np.asarray(model.predict(Z - mean_x)) + mean_y, took
+    with np.errstate(all="ignore"):  # with a large ridge it divides by zero
+        _, seconds = timed(lambda: model.fit(X, y), time.process_time)
+    return lambda Z: np.asarray(model.predict(Z - mean_x)) + mean_y, seconds
 
 
 def _plain(split: Split) -> tuple[Any, float]:
-    """Ridge regression that knows of no tensors, tuned by the training data."""
+    """Fit ridge regression on vectors, tuned on the training data."""
     from sklearn.linear_model import RidgeCV
 
-    begin = time.process_time()
-    model = RidgeCV(PLAIN_RIDGES).fit(split.X.reshape(len(split.X), -1), split.y)
-    took = time.process_time() - begin
-    return lambda Z: model.predict(Z.reshape(len(Z), -1)), took
+    X = split.X.reshape(len(split.X), -1)
+    model, seconds = timed(lambda: RidgeCV(PLAIN_RIDGES).fit(X, split.y), time.process_time)
+    return lambda Z: model.predict(Z.reshape(len(Z), -1)), seconds

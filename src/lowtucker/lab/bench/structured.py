@@ -1,14 +1,13 @@
-"""Measurements with structure, sampled entries, and a matrix on disk: ``bench structured``."""
+"""Structured measurements, sampled entries and a matrix on disk: ``bench structured``."""
 
 from __future__ import annotations
 
 import math
 import multiprocessing
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -17,7 +16,15 @@ from lowtucker._array import one_blas_thread, size
 from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.lab.bench import out_of_core
 from lowtucker.lab.bench.methods import Outcome
-from lowtucker.lab.bench.timing import check_names, holds, listed, peak_memory
+from lowtucker.lab.bench.timing import (
+    Benchmark,
+    all_met,
+    check_names,
+    listed,
+    peak_memory,
+    target_text,
+    timed,
+)
 from lowtucker.lab.bench.yardsticks import SEED, TOL
 from lowtucker.metrics import relative_error
 from lowtucker.operators import MeasurementOperator, entries, rank_one, subsampled_transform
@@ -38,13 +45,13 @@ __all__ = [
 ]
 
 NAMES = ("A4", "B6", "B7", "B8", "B9", "B10", "O")
-# Columns, and others, that have targets, as these name them
+# Quantities with targets, and their names in the table
 LABELS = {"seconds": "s", "worst": "worst s", "memory": "MB", "ratio": "pass / longer part"}
 
 
 @dataclass(frozen=True)
 class Row:
-    """What the one call reached on one yardstick.
+    """Outcome of ``recover`` on one yardstick.
 
     Parameters
     ----------
@@ -52,19 +59,19 @@ class Row:
     m : int
     trials : int
     recovered : float
-        Share of the trials whose error was small enough.
+        Share of the trials with an error of at most the tolerance.
     error : float
-        Median over the trials: of X, or of entries that were not sampled.
+        Median over the trials: of X, or of entries not sampled.
     seconds, worst : float
-        Wall time of the call: median and largest.
+        Wall time of the call: median and maximum.
     passes : float
-        Readings of all the rows, as ``Result.passes`` counts them; the median.
+        Passes over A, as counted by ``Result.passes``; the median.
     memory : float
-        Most memory that the process ever had, in MB: Python, the problem, all trials. For a
-        matrix on disk, the most anonymous memory during the call.
+        Peak memory of the process in MB: Python, the problem, all trials. For a matrix on disk,
+        the peak anonymous memory during the call.
     target : str
     met : bool or None
-        None where there is no target.
+        None if there is no target.
     note : str
     """
 
@@ -83,37 +90,25 @@ class Row:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Work(ABC):
-    """What to recover, and what must be reached.
+class Work(Benchmark):
+    """A recovery, measured by its success rate, time and memory.
 
     Parameters
     ----------
-    name : str
-    shape, rank : tuple of int
-    m : int
-    trials : int
-    targets : mapping
-        Numbers of the row, and what they should be: ``{"recovered": ">= 0.95"}``.
     tol : float
         The error that counts as recovered.
     """
 
-    name: str
-    shape: tuple[int, ...]
-    rank: tuple[int, ...]
-    m: int
-    trials: int
-    targets: Mapping[str, str] = field(default_factory=dict)
     tol: float = TOL
 
     @abstractmethod
     def measure(self, trials: int) -> Row:
-        """Row of some trials, measured in this process."""
+        """Return the row of some trials, measured in this process."""
 
     def row(
         self, outcomes: Sequence[Outcome], memory: float, *notes: str, ratio: float = math.nan
     ) -> Row:
-        """Row of what the trials came to, which may be none."""
+        """Return the row of the outcomes, which may be empty."""
         errors, seconds, passes = (
             np.array([getattr(one, name) for one in outcomes] or [math.nan], dtype=float)
             for name in ("score", "seconds", "passes")
@@ -133,21 +128,21 @@ class Work(ABC):
         remarks = [*notes, f"not recovered: {missed}" if missed else ""]
         if math.isnan(memory) and "memory" in targets:
             del targets["memory"]
-            remarks.append("memory is not known on this system")
+            remarks.append("memory is unknown on this system")
         labels = {"recovered": f"error <= {self.tol:g} in", **LABELS}
         return Row(
             work=self.name,
             m=self.m,
             trials=len(outcomes),
             **numbers,
-            target=", ".join(f"{labels[name]} {target}" for name, target in targets.items()),
-            met=all(holds(values[name], t) for name, t in targets.items()) if targets else None,
+            target=target_text(targets, labels),
+            met=all_met(values, targets),
             note="; ".join(filter(None, remarks)),
         )
 
 
 class Drawn(NamedTuple):
-    """A problem whose truth is known; entries to judge by where the tensor is too large."""
+    """A problem with known solution; test entries if the tensor is too large."""
 
     A: MeasurementOperator
     X_true: TuckerTensor
@@ -156,7 +151,7 @@ class Drawn(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Trials(Work):
-    """Problems drawn at random, with measurements that are not stored as a matrix.
+    """Random problems whose measurements are not stored as a matrix.
 
     Parameters
     ----------
@@ -170,26 +165,24 @@ class Trials(Work):
 
     @abstractmethod
     def draw(self, trial: int) -> Drawn:
-        """Problem of a number."""
+        """Return the problem of a trial."""
 
     def truth(self, seed: Seed) -> TuckerTensor:
-        """Tensor to recover."""
+        """Return the tensor to recover."""
         return random_tucker(self.shape, self.rank, seed=seed, core_mean=self.core_mean)
 
     def run(self, trial: int) -> Outcome:
-        """Recover as a user does: the error, and the time of the call."""
+        """Recover with default settings; return the error and the time of the call."""
         A, X_true, unseen = self.draw(trial)
         y = A.forward(X_true)
-        begin = time.perf_counter()
-        result = recover(A, y, self.rank)
-        seconds = time.perf_counter() - begin
+        result, seconds = timed(lambda: recover(A, y, self.rank))
         X, truth = result.X, X_true
         if unseen is not None:
             X, truth = X.entries(unseen), X_true.entries(unseen)
         return Outcome(float(relative_error(X, truth)), float(result.passes), seconds)
 
     def measure(self, trials: int) -> Row:
-        """Row of some trials, after a small one: what a process loads but once is not timed."""
+        """Return the row of some trials, after a small one to exclude one-time costs."""
         d = len(self.shape)
         with one_blas_thread():
             replace(self, shape=(6,) * d, rank=(1,) * d, m=60).run(0)
@@ -199,10 +192,10 @@ class Trials(Work):
 
 @dataclass(frozen=True, kw_only=True)
 class RankOne(Trials):
-    """Rows that are outer products of standard normal vectors."""
+    """Measurements by outer products of standard normal vectors."""
 
     def draw(self, trial: int) -> Drawn:
-        """Problem of a number."""
+        """Return the problem of a trial."""
         rng = generator((SEED, trial), Stream.OPERATOR)
         A = rank_one([rng.standard_normal((self.m, n)) for n in self.shape])
         return Drawn(A, self.truth((SEED, trial)))
@@ -210,24 +203,24 @@ class RankOne(Trials):
 
 @dataclass(frozen=True, kw_only=True)
 class Transform(Trials):
-    """Some coefficients of a fast transform, after random signs."""
+    """Coefficients of a fast transform, after random signs."""
 
     kind: Literal["dct", "fft"]
 
     def draw(self, trial: int) -> Drawn:
-        """Problem of a number."""
+        """Return the problem of a trial."""
         A = subsampled_transform(self.shape, self.m, kind=self.kind, seed=(SEED, trial))
         return Drawn(A, self.truth((SEED, trial)))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Completion(Trials):
-    """Sampled entries, judged by others."""
+    """Sampled entries, evaluated on held-out entries."""
 
     held_out: int = 100_000
 
     def draw(self, trial: int) -> Drawn:
-        """Problem of a number; nothing of the size of the tensor is made where samples are few."""
+        """Return the problem of a trial, without forming an array of the size of the tensor."""
         rng = generator((SEED, trial), Stream.OPERATOR)
         N = size(self.shape)
         flat = rng.choice(N, min(N, self.m + self.held_out), replace=False)
@@ -238,21 +231,21 @@ class Completion(Trials):
 
 @dataclass(frozen=True, kw_only=True)
 class OutOfCore(Work):
-    """A matrix on disk: one file, one recovery, whatever the trials.
+    """A matrix on disk: one file, one recovery, for any number of trials.
 
     Parameters
     ----------
     folder : str, optional
-        Where to make a temporary folder; the system's by default.
+        Parent of a temporary folder; the system's by default.
     """
 
     folder: str | None = None
 
     def measure(self, trials: int) -> Row:
-        """Row of a file, or what room it would need."""
+        """Return the row of a file, or a note on the disk space it needs."""
         needed, free = 4.4 * self.m * size(self.shape), out_of_core.free_space(self.folder)
         if free < needed:
-            return self.row([], math.nan, f"left out: needs {_gb(needed)} of disk, {_gb(free)} is "
+            return self.row([], math.nan, f"skipped: needs {_gb(needed)} of disk, {_gb(free)} is "
                             "free. Try --folder or fewer --gigabytes")  # fmt: skip
         with one_blas_thread():
             done = out_of_core.measure(self.folder, self.shape, self.rank, self.m)
@@ -272,13 +265,13 @@ def _gb(size: float) -> str:
 
 
 def run(works: Sequence[Work], trials: int | None = None) -> Iterator[Row]:
-    """Rows as they are measured, each alone, in a fresh process with one BLAS thread.
+    """Yield rows as they are measured, each alone in a new process with one BLAS thread.
 
     Parameters
     ----------
     works : sequence of Work
     trials : int, optional
-        Instead of each one's own.
+        Overrides the number of trials of each yardstick.
     """
     for work in works:
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as process:
@@ -286,7 +279,7 @@ def run(works: Sequence[Work], trials: int | None = None) -> Iterator[Row]:
 
 
 def yardsticks(gigabytes: float = 2.0, folder: str | None = None) -> list[Work]:
-    """All of them."""
+    """Return all yardsticks."""
     cube: dict[str, Any] = {"shape": (15, 15, 15), "rank": (2, 2, 2), "core_mean": 0.1}
     four: dict[str, Any] = {"shape": (40,) * 4, "rank": (3,) * 4, "m": 3000, "tol": 0.01}
     large: dict[str, Any] = {"shape": (1000,) * 3, "rank": (5,) * 3, "tol": 1e-4}
@@ -318,6 +311,6 @@ def yardsticks(gigabytes: float = 2.0, folder: str | None = None) -> list[Work]:
 
 
 def chosen(names: Sequence[str], gigabytes: float = 2.0, folder: str | None = None) -> list[Work]:
-    """Yardsticks of some names."""
+    """Return the yardsticks of some names."""
     check_names(names, NAMES)
     return [one for one in yardsticks(gigabytes, folder) if one.name in names]

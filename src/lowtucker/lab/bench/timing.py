@@ -1,4 +1,7 @@
-"""Measuring side by side: ratios inside one run, since machines are shared and noisy."""
+"""Timing, memory and targets of benchmarks.
+
+Times are compared as ratios within one run, since machines are shared and noisy.
+"""
 
 from __future__ import annotations
 
@@ -8,28 +11,35 @@ import math
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from abc import ABC
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from lowtucker.io import replacing
 
 __all__ = [
+    "Benchmark",
     "Row",
+    "all_met",
     "check_names",
     "holds",
     "listed",
     "memory_now",
     "peak_memory",
     "side_by_side",
+    "target_text",
+    "timed",
     "write_csv",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class Row:
-    """One line of a benchmark: a ratio, what it should be, and the times behind it."""
+    """One row of a benchmark: a ratio, its target, and the times it is computed from."""
 
     what: str
     ratio: float
@@ -38,10 +48,42 @@ class Row:
     detail: str
 
 
+@dataclass(frozen=True, kw_only=True)
+class Benchmark(ABC):
+    """A recovery problem and its targets. Subclasses are frozen dataclasses.
+
+    Parameters
+    ----------
+    name : str
+    shape, rank : tuple of int
+    m : int
+    trials : int
+        Number of problems for the default solver.
+    targets : mapping
+        Quantities of the row and their targets: ``{"recovered": ">= 0.95"}``.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    rank: tuple[int, ...]
+    m: int
+    trials: int
+    targets: Mapping[str, str] = field(default_factory=dict)
+
+
+def timed(
+    action: Callable[[], T], clock: Callable[[], float] = time.perf_counter
+) -> tuple[T, float]:
+    """Return the result of a call and its seconds."""
+    begin = clock()
+    result = action()
+    return result, clock() - begin
+
+
 def side_by_side(
     actions: dict[str, Callable[[], Any]], repeats: int = 7, calls: int = 1
 ) -> dict[str, float]:
-    """Median seconds of a call of each action, interleaved so that a slow spell hits all alike."""
+    """Return the median seconds of each action; calls are interleaved against slow periods."""
     times: dict[str, list[float]] = {name: [] for name in actions}
     for action in actions.values():
         action()
@@ -55,9 +97,9 @@ def side_by_side(
 
 
 def peak_memory() -> float:
-    """Most that this process ever had in memory, in MB; NaN on Windows.
+    """Return the peak memory of this process in MB; NaN on Windows.
 
-    Where there is no /proc, a process that was started by a larger one counts what that one had.
+    Without /proc, it may be the memory of a larger parent process.
     """
     peak = memory_now("VmHWM")
     if not math.isnan(peak):
@@ -71,7 +113,7 @@ def peak_memory() -> float:
 
 
 def memory_now(line: str) -> float:
-    """Line of /proc/self/status in MB, such as RssAnon; NaN where there is no such line."""
+    """Return a line of /proc/self/status in MB, such as RssAnon; NaN if it does not exist."""
     try:
         with open("/proc/self/status", encoding="ascii", errors="replace") as file:
             found = [text.split()[1] for text in file if text.startswith(f"{line}:")]
@@ -81,25 +123,35 @@ def memory_now(line: str) -> float:
 
 
 def check_names(names: Sequence[str], known: Sequence[str]) -> None:
-    """Refuse yardsticks that there are not."""
+    """Raise ValueError for unknown yardsticks."""
     unknown = [name for name in names if name not in known]
     if unknown:
-        raise ValueError(f"There is no yardstick {unknown[0]!r}. Choose from {', '.join(known)}.")
+        raise ValueError(f"Unknown yardstick {unknown[0]!r}. Choose from {', '.join(known)}.")
 
 
 def listed(trials: Any) -> str:
-    """Numbers of trials, for a remark."""
+    """Format the indices of trials for a note."""
     return f"trials {', '.join(map(str, trials))}" if len(trials) else ""
 
 
 def holds(value: float, target: str) -> bool:
-    """Whether a number is what a target such as ``<= 4`` asks for; NaN never is."""
+    """Return whether a number meets a target such as ``<= 4``; NaN never does."""
     relation, bound = target.split()
     return value <= float(bound) if relation == "<=" else value >= float(bound)
 
 
+def all_met(values: Mapping[str, float], targets: Mapping[str, str]) -> bool | None:
+    """Return whether all targets are met; None if there are none."""
+    return all(holds(values[name], t) for name, t in targets.items()) if targets else None
+
+
+def target_text(targets: Mapping[str, str], labels: Mapping[str, str]) -> str:
+    """Format targets for a table."""
+    return ", ".join(f"{labels[name]} {target}".strip() for name, target in targets.items())
+
+
 def write_csv(rows: Iterable[Any], path: str | Path) -> None:
-    """Write the rows of a benchmark, dataclasses of one kind: completely, or not at all."""
+    """Write the rows of a benchmark, dataclasses of one kind, atomically."""
     lines = [asdict(row) for row in rows]
     text = io.StringIO(newline="")
     writer = csv.DictWriter(text, fieldnames=list(lines[0]))

@@ -1,12 +1,11 @@
-"""Yardsticks: work that others published, and what the one call must reach on it."""
+"""Yardsticks: published recovery problems, with targets for ``recover``."""
 
 from __future__ import annotations
 
 import math
-import time
-from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from abc import abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -14,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lowtucker.lab.bench.methods import STOTIHT, Case, Outcome, passes_to
-from lowtucker.lab.bench.timing import check_names, listed
+from lowtucker.lab.bench.timing import Benchmark, check_names, listed, timed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import gaussian
 from lowtucker.recovery import recover
@@ -25,41 +24,28 @@ __all__ = ["NAMES", "SEED", "TOL", "TUNING", "Recovery", "Yardstick", "chosen"]
 
 NAMES = ("A1", "A2", "A3", "A5", "B1", "B2", "B3", "C1", "C2", "C3", "S")
 Floats = np.ndarray[Any, Any]
-# Seeds of the problems to measure on, and of those to tune on
+# Seeds of the test problems and of the tuning problems
 SEED, TUNING = 0, 1
-# The error that counts as recovered, unless a yardstick has its own
+# The error that counts as recovered by default
 TOL = 1e-5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Yardstick(ABC):
-    """Gaussian measurements of tensors, how the answer is judged, and what must be reached.
+class Yardstick(Benchmark):
+    """Gaussian measurements of tensors, and the score of a result.
 
     Parameters
     ----------
-    name : str
-    shape, rank : tuple of int
-    m : int
-    trials : int
-        How many problems the default solver gets.
-    targets : mapping
-        Columns of the row, and what they should be: ``{"value": ">= 0.95"}``.
     noise : float
-        Norm of the noise, as a share of ||y||.
+        Norm of the noise relative to ||y||.
     timed : bool
-        Whether speed and memory matter.
+        Whether time and memory are measured.
     """
 
-    name: str
-    shape: tuple[int, ...]
-    rank: tuple[int, ...]
-    m: int
-    trials: int
-    targets: Mapping[str, str] = field(default_factory=dict)
     noise: float = 0.0
     timed: bool = False
 
-    measure: ClassVar[str]  # what the value of its row is
+    measure: ClassVar[str]  # meaning of the value of its row
 
     @property
     def m_per_dof(self) -> float:
@@ -67,11 +53,11 @@ class Yardstick(ABC):
         return self.m / degrees_of_freedom(self.shape, self.rank)
 
     def truth(self, seed: tuple[int, int]) -> Any:
-        """Tensor to recover."""
+        """Return the tensor to recover."""
         return random_tucker(self.shape, self.rank, seed=seed)
 
     def draw(self, trial: int, seed: int = SEED) -> Case:
-        """Problem of a number."""
+        """Return the problem of a trial."""
         X_true = self.truth((seed, trial))
         A = gaussian(self.shape, self.m, seed=(seed, trial))
         y = A.forward(X_true)
@@ -80,56 +66,54 @@ class Yardstick(ABC):
         return Case(A, y, X_true, self.rank)
 
     def recover(self, case: Case, X_true: Any = None) -> Result:
-        """Recover as a user does; X_true is for a look at the history alone."""
+        """Recover with default settings; X_true only adds the error to the history."""
         return recover(case.A, case.y, case.rank, X_true=X_true)
 
     def run(self, case: Case) -> Outcome:
-        """Score, passes, and the time of the whole call."""
-        begin = time.perf_counter()
-        result = self.recover(case)
-        seconds = time.perf_counter() - begin
+        """Return the score, the passes, and the time of the whole call."""
+        result, seconds = timed(lambda: self.recover(case))
         return Outcome(self.score(case, result), result.passes, seconds)
 
     @abstractmethod
     def score(self, case: Case, result: Result) -> float:
-        """Judge a result by the truth."""
+        """Return the score of a result, given the true tensor."""
 
     def summary(self, scores: Floats) -> tuple[float, str]:
-        """Value of the row and a remark: the median, and the worst."""
+        """Return the value of the row and a note: the median and the maximum."""
         note = f"worst {scores.max():.4g}" if scores.size > 1 else ""
         return float(np.median(scores)), note
 
 
 def noise_of(size: float, m: int, trial: int) -> Any:
-    """Gaussian noise of a norm."""
+    """Draw Gaussian noise of a given norm."""
     e = np.random.default_rng([SEED, trial]).standard_normal(m)
     return size / np.linalg.norm(e) * e
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery(Yardstick):
-    """How many of the problems are recovered, by all the methods."""
+    """Share of the problems recovered, for all methods."""
 
     tol: float = TOL
     orthonormal: bool = True
     core_mean: float = 0.0
-    compared: int  # trials of the other methods
-    slow: int  # trials of the slow ones
-    tuning: int  # problems on which steps are chosen
-    stacked: bool = False  # small problems: run the trials as one, where a method can
+    compared: int  # trials of other methods
+    slow: int  # trials of slow methods
+    tuning: int  # problems for choosing steps
+    batched: bool = False  # small problems: run the trials as a batch, if supported
 
     measure: ClassVar[str] = "recovered"
 
     def truth(self, seed: tuple[int, int], trials: int | None = None) -> Any:
-        """Tensor to recover, or a stack of them."""
+        """Return the tensor to recover, or a batch of tensors."""
         return random_tucker(
             self.shape, self.rank, seed=seed, trials=trials,
             orthonormal=self.orthonormal, core_mean=self.core_mean,
         )  # fmt: skip
 
-    def cases(self, trials: int, seed: int, *, stack: bool) -> Iterator[Case]:
-        """Problems one by one; as one stack where it is wanted and they are small."""
-        if stack and self.stacked:
+    def cases(self, trials: int, seed: int, *, batch: bool) -> Iterator[Case]:
+        """Yield the problems one by one, or as one batch if requested and they are small."""
+        if batch and self.batched:
             X_true = self.truth((seed, 0), trials)
             A = gaussian(self.shape, self.m, seed=seed, trials=trials)
             yield Case(A, A.forward(X_true), X_true, self.rank)
@@ -138,7 +122,7 @@ class Recovery(Yardstick):
                 yield self.draw(k, seed)
 
     def run(self, case: Case) -> Outcome:
-        """Run; where speed matters once more, for the passes that the error took."""
+        """Run; if timed, run again to count the passes to the tolerance."""
         outcome = super().run(case)
         if not self.timed:
             return outcome
@@ -146,17 +130,17 @@ class Recovery(Yardstick):
         return outcome._replace(passes_to_tol=passes_to(again, self.tol))
 
     def score(self, case: Case, result: Result) -> float:
-        """Relative error."""
+        """Return the relative error."""
         return float(relative_error(result.X, case.X_true))
 
     def summary(self, scores: Floats) -> tuple[float, str]:
-        """Share of those with a small error."""
+        """Return the share of problems recovered."""
         return float(np.mean(scores <= self.tol)), ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Candle(Yardstick):
-    """Error on the part of the authors' clip that the paper uses, which is not of low rank."""
+    """Error on the part of the authors' clip used in the paper, which is not of low rank."""
 
     path: Path
 
@@ -164,28 +148,28 @@ class Candle(Yardstick):
 
     @cached_property
     def pixels(self) -> Any:
-        """Grey values, rows and columns and frames as in the paper."""
+        """Grey values, cropped as in the paper."""
         from lowtucker.lab.video import load_video
 
         return load_video(self.path, rows=(61, 90), columns=(71, 100), frames=(1, 10))
 
     def truth(self, seed: tuple[int, int]) -> Any:
-        """Return the clip: only the measurements differ."""
+        """Return the clip for every seed; only the measurements differ."""
         return self.pixels
 
     def score(self, case: Case, result: Result) -> float:
-        """Relative error."""
+        """Return the relative error."""
         return float(relative_error(result.X, case.X_true))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NearOracle(Yardstick):
-    """Error with noise, over that of an oracle who knows the true tangent space."""
+    """Error with noise, relative to that of an oracle with the true tangent space."""
 
     measure: ClassVar[str] = "error / oracle's"
 
     def score(self, case: Case, result: Result) -> float:
-        """Compare with least squares on the tangent space at the truth, which contains it."""
+        """Return the ratio to the error of least squares on the true tangent space."""
         T = TangentSpace(case.X_true)
         D = case.A.tangent(T).dense()
         oracle = np.linalg.lstsq(D, case.y, rcond=None)[0]
@@ -195,7 +179,7 @@ class NearOracle(Yardstick):
 
 @dataclass(frozen=True, kw_only=True)
 class Outliers(Yardstick):
-    """Error where some measurements are gross outliers, over that without them."""
+    """Error with outliers, relative to that without."""
 
     share: float = 0.01
     size: float = 30.0  # standard deviation, in root mean squares of y
@@ -203,7 +187,7 @@ class Outliers(Yardstick):
     measure: ClassVar[str] = "error / outlier-free"
 
     def draw(self, trial: int, seed: int = SEED) -> Case:
-        """Replace a share of the measurements."""
+        """Return the problem of a trial, with a share of outliers."""
         case = super().draw(trial, seed)
         rng = np.random.default_rng([seed, trial, 1])
         where = rng.choice(self.m, round(self.share * self.m), replace=False)
@@ -213,11 +197,11 @@ class Outliers(Yardstick):
         return case._replace(y=y, clean=case.y)
 
     def recover(self, case: Case, X_true: Any = None) -> Result:
-        """Recover with the loss that is made for outliers."""
+        """Recover with the Huber loss."""
         return recover(case.A, case.y, case.rank, loss="huber", X_true=X_true)
 
     def score(self, case: Case, result: Result) -> float:
-        """Compare with the default loss on the measurements that were replaced."""
+        """Return the ratio to the error of the default loss without outliers."""
         free = recover(case.A, case.clean, case.rank)
         error = relative_error(result.X, case.X_true)
         return float(error / relative_error(free.X, case.X_true))
@@ -225,31 +209,31 @@ class Outliers(Yardstick):
 
 @dataclass(frozen=True, kw_only=True)
 class UnknownRank(Yardstick):
-    """How often the rank is found."""
+    """Share of the problems whose rank is found."""
 
     measure: ClassVar[str] = "rank found"
 
     def recover(self, case: Case, X_true: Any = None) -> Result:
-        """Recover without a rank."""
+        """Recover with rank="auto"."""
         return recover(case.A, case.y, rank="auto", X_true=X_true)
 
     def score(self, case: Case, result: Result) -> float:
-        """1 where it is the true one."""
+        """Return 1 if the rank is the true one, else 0."""
         return float(result.rank == case.rank)
 
     def summary(self, scores: Floats) -> tuple[float, str]:
-        """Share, and the trials where it is another."""
+        """Return the share, and the trials with another rank."""
         return float(np.mean(scores)), listed(np.flatnonzero(scores == 0))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Small(Yardstick):
-    """In how many small problems the default is worse than StoTIHT at its best fixed step.
+    """Number of small problems where the default is worse than StoTIHT at its best fixed step.
 
     The problems differ in order, shape, rank, and measurements per degree of freedom (1.3 to 6).
-    The step is the best of a small grid for the very problem, by its truth. Errors below the
-    tolerance are equal. There is no noise: with it, the best of several steps by the truth is the
-    luckiest, and often a worse fit with a lower error.
+    The step is the best of a small grid for each problem, by the true error. Errors below the
+    tolerance count as equal. There is no noise: with noise, the step chosen by the true error is
+    often a worse fit with a smaller error by chance.
     """
 
     shape: tuple[int, ...] = ()
@@ -260,11 +244,11 @@ class Small(Yardstick):
 
     @property
     def m_per_dof(self) -> float:
-        """Not one number."""
+        """NaN: it differs between the problems."""
         return math.nan
 
     def draw(self, trial: int, seed: int = SEED) -> Case:
-        """Problem of a number, of its own shape."""
+        """Return the problem of a trial, with a random shape."""
         rng = np.random.default_rng([seed, trial, 2])
         order = int(rng.integers(2, 5))
         low, high = {2: (8, 20), 3: (5, 10), 4: (3, 6)}[order]
@@ -277,21 +261,21 @@ class Small(Yardstick):
         return Case(A, A.forward(X_true), X_true, rank)
 
     def score(self, case: Case, result: Result) -> float:
-        """1 where StoTIHT did better."""
+        """Return 1 if StoTIHT has a smaller error, else 0."""
         error = float(relative_error(result.X, case.X_true))
-        if error <= TOL:  # nothing is better
+        if error <= TOL:
             return 0.0
         runs = (STOTIHT.with_step(step).run(case, TOL) for step in STOTIHT.steps)
         return float(any(error > max(TOL, run.score) for run in runs))
 
     def summary(self, scores: Floats) -> tuple[float, str]:
-        """Count, and which trials."""
+        """Return the number of such trials, and which."""
         worse = np.flatnonzero(scores)
         return float(worse.size), listed(worse)
 
 
 def yardsticks(candle: Path) -> list[Yardstick]:
-    """All of them; A5 only where the authors' clip is."""
+    """Return all yardsticks; A5 only if the authors' clip exists."""
     A1 = {26: ">= 0.95", 28: ">= 0.98", 36: ">= 0.99", 42: ">= 0.99", 54: ">= 0.99",
           66: ">= 0.99", 90: ">= 0.99"}  # fmt: skip
     A2 = {120: None, 160: ">= 0.95", 200: ">= 1", 300: ">= 1", 400: ">= 1"}
@@ -299,7 +283,7 @@ def yardsticks(candle: Path) -> list[Yardstick]:
     B = {
         "B1": (3000, 1, {"time": "<= 4", "passes_to_tol": "<= 2"}),
         "B2": (1350, 1, {"time": "<= 12", "passes_to_tol": "<= 4"}),
-        "B3": (810, 0, {"passes_to_tol": "<= 8"}),  # without TensorLy: half a minute a trial
+        "B3": (810, 0, {"passes_to_tol": "<= 8"}),  # without TensorLy: half a minute per trial
     }
     paper: dict[str, Any] = {"shape": (5, 5, 6), "rank": (1, 2, 2), "orthonormal": False}
     cube: dict[str, Any] = {"shape": (15, 15, 15), "core_mean": 0.1, "tol": 1e-4}
@@ -308,7 +292,7 @@ def yardsticks(candle: Path) -> list[Yardstick]:
     return [
         *(
             Recovery(name="A1", **paper, m=m, trials=200, compared=50, slow=20, tuning=10,
-                     stacked=True, targets={"value": target})
+                     batched=True, targets={"value": target})
             for m, target in A1.items()
         ),
         *(
@@ -336,7 +320,7 @@ def yardsticks(candle: Path) -> list[Yardstick]:
 
 
 def chosen(names: Sequence[str], candle: Path) -> list[Yardstick]:
-    """Yardsticks of some names."""
+    """Return the yardsticks of some names."""
     check_names(names, NAMES)
     found = [one for one in yardsticks(candle) if one.name in names]
     if not found:

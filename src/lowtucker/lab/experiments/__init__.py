@@ -1,1 +1,1 @@
-"""Experiments: a frozen description, a runner, a picture."""
+"""The paper's experiments: settings, figures and reports."""

@@ -1,9 +1,9 @@
-"""What an honest report says beside the figures: each method tuned, and what m > N means."""
+"""Supplements to the figures: each method tuned, and ordinary least squares for m > N."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -22,12 +22,26 @@ from lowtucker.simulation.base import (
 )
 from lowtucker.tensor import unfold
 
-__all__ = ["Facts", "Tuned"]
+__all__ = ["Choice", "Facts", "Tuned"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Role of a step in the table: published, best of its grid, best at the edge of its grid."""
+
+    published: bool = False
+    best: bool = False
+    at_edge: bool = False
+
+    def __str__(self) -> str:
+        best = "best (at the edge of the grid)" if self.at_edge else "best"
+        marks = (("published", self.published), (best, self.best))
+        return " and ".join(text for text, holds in marks if holds)
 
 
 @dataclass(frozen=True)
 class Facts(Experiment):
-    """Two facts about the paper's problems that need no recovery."""
+    """Two facts about the paper's problems that require no recovery."""
 
     name: str = "facts"
     shape: tuple[int, ...] = (5, 5, 6)
@@ -38,11 +52,11 @@ class Facts(Experiment):
     max_trials: ClassVar[int | None] = 50
 
     def cells(self) -> Sequence[str]:
-        """One cell."""
+        """Return the only cell."""
         return [self.name]
 
     def compute(self, cell: Any, first: int, count: int, seed: int) -> Columns:
-        """Error of ordinary least squares in Figure 1's setting; the rank of an odd target."""
+        """Compute the error of least squares in Figure 1's setting, and the rank of a target."""
         problem, X_true = draw_trials(self.shape, self.rank, self.m, seed, first, count)
         errors = []
         A: Any = problem.A
@@ -57,7 +71,7 @@ class Facts(Experiment):
         }
 
     def work(self, cell: Any) -> float:
-        """Little."""
+        """Return a small constant."""
         return 10.0
 
 
@@ -80,10 +94,10 @@ def _tuned_epochs() -> Recoveries:
 
 @dataclass(frozen=True)
 class Tuned(Figure):
-    """As published, and with each method's step tuned: the best of a grid, on the same problems.
+    """The published step and the best of a grid for each method, on the same problems.
 
-    The settings of Figure 1 (TIHT, and StoTIHT with b = 90), of Figures 4 and 5 (rank (1, 2, 2))
-    and of Figure 7.
+    Uses the settings of Figure 1 (TIHT, and StoTIHT with b = 90), of Figures 4 and 5
+    (rank (1, 2, 2)) and of Figure 7.
     """
 
     published_clip: ClipRecovery
@@ -100,7 +114,7 @@ class Tuned(Figure):
 
     @property
     def clip(self) -> ClipRecovery:
-        """Clip with other steps, and ordinary least squares on the same measurements."""
+        """Recovery of the clip with other steps, and with ordinary least squares."""
         published = self.published_clip
         tried = {"TIHT": (0.08, 0.12, 0.18, 0.25, 0.30), "StoTIHT": (0.10, 0.15, 0.20, 0.30)}
         steps = tuple((name, mu) for name, mus in tried.items() for mu in mus)
@@ -111,13 +125,13 @@ class Tuned(Figure):
 
     @property
     def experiments(self) -> tuple[Experiment, ...]:
-        """Grids of steps, and the published run on the clip."""
+        """The grids of steps, and the published run on the clip."""
         return (
             self.tiht, self.stotiht, self.epochs, self.facts, self.published_clip, self.clip,
         )  # fmt: skip
 
     def rows(self, results: Results) -> list[tuple[Any, ...]]:
-        """Every step that was tried; ``choice`` marks the published one and the best."""
+        """Return every step; ``choice`` marks the published one and the best."""
         rows = self._convergence(results) + self._clip(results)
         for setting, published in (("figure 4", 0.5), ("figure 5", 0.4)):
             rows += self._epochs(results, setting, published)
@@ -128,11 +142,10 @@ class Tuned(Figure):
         for group in groups.values():
             best = min(group, key=lambda row: (row[6], row[5]))
             tried = [row[3] for row in group]
-            edge = " (at the edge of the grid)" if best[3] in (min(tried), max(tried)) else ""
+            found = {"best": True, "at_edge": best[3] in (min(tried), max(tried))}
             for row in group:
-                marks = [row[7]] if row[7] else []
-                marks += [f"best{edge}"] if row is best else []
-                marked.append((*row[:7], " and ".join(marks)))
+                choice = replace(row[7], **found) if row is best else row[7]
+                marked.append((*row[:7], choice))
         return marked
 
     def _convergence(self, results: Results) -> list[tuple[Any, ...]]:
@@ -141,7 +154,7 @@ class Tuned(Figure):
         for name, experiment in (("TIHT", self.tiht), ("StoTIHT", self.stotiht)):
             for run in experiment.cells():
                 value = float(results[run]["relative_error"][:, 10].mean())
-                choice = "published" if run.mu_over_m == 0.46 else ""
+                choice = Choice(published=run.mu_over_m == 0.46)
                 rows.append(
                     ("figure 1", name, experiment.m, run.mu_over_m, quantity, value, 0, choice)
                 )
@@ -156,7 +169,7 @@ class Tuned(Figure):
                 reached = columns[f"{name}_error"] <= SUCCESS
                 epochs = columns[f"{name}_epochs"][reached]
                 value = float(epochs.mean()) if reached.any() else float("nan")
-                choice = "published" if cell.mu_over_m == published else ""
+                choice = Choice(published=cell.mu_over_m == published)
                 rows.append(
                     (setting, name, cell.m, cell.mu_over_m, quantity, value,
                      int((~reached).sum()), choice)
@@ -165,7 +178,8 @@ class Tuned(Figure):
 
     def _clip(self, results: Results) -> list[tuple[Any, ...]]:
         rows = []
-        for experiment, choice in ((self.published_clip, "published"), (self.clip, "")):
+        for experiment, published in ((self.published_clip, True), (self.clip, False)):
+            choice = Choice(published)
             errors = results[experiment.name]["relative_error"][0, :, -1]
             quantity = f"relative error after {experiment.epochs} epochs"
             rows += [
@@ -175,7 +189,7 @@ class Tuned(Figure):
         return rows
 
     def least_squares(self, results: Results) -> dict[str, float]:
-        """Facts of the run that the report tells."""
+        """Return the facts stated in the report."""
         facts = results["facts"]
         return {
             "small": float(np.median(facts["least_squares_error"])),
@@ -184,7 +198,7 @@ class Tuned(Figure):
         }
 
     def draw(self, table: list[dict[str, Any]], results: Results) -> Any:
-        """One panel a setting."""
+        """Draw one panel per setting."""
         from lowtucker._plotting import new_figure
 
         figure, axes = new_figure(1, 3, width=14.5, height=4)
@@ -200,7 +214,9 @@ class Tuned(Figure):
         for name, b in (("TIHT", self.tiht.m), ("StoTIHT", self.stotiht.block_sizes[0])):
             for row in _chosen(table, "figure 1", name):
                 error = results[Run(b, row["mu_over_m"])]["relative_error"].mean(axis=0)
-                panel.semilogy(error, _style(row), label=_label(row), color=COLOURS[name])
+                panel.semilogy(
+                    error, _style(row["choice"].best), label=_label(row), color=COLOURS[name]
+                )
         panel.set_title("setting of Figure 1")
         panel.set_xlabel("epoch")
         panel.set_ylabel("mean relative error")
@@ -208,10 +224,10 @@ class Tuned(Figure):
     def _draw_epochs(self, panel: Any, table: list[dict[str, Any]]) -> None:
         for name in ALGORITHMS:
             for mark, step in (("published", "0.4 m"), ("best", "best step for each m")):
-                points = [r for r in _chosen(table, "figure 5", name) if mark in r["choice"]]
+                points = [r for r in _chosen(table, "figure 5", name) if getattr(r["choice"], mark)]
                 panel.plot(
                     [p["m"] for p in points], [p["value"] for p in points],
-                    _style({"choice": mark}), marker="o", color=COLOURS[name],
+                    _style(mark == "best"), marker="o", color=COLOURS[name],
                     label=f"{name}, {step}",
                 )  # fmt: skip
         panel.set_title("setting of Figure 5, rank (1, 2, 2)")
@@ -225,23 +241,28 @@ class Tuned(Figure):
             for (name, mu), error in zip(experiment.runs, curves, strict=True):
                 for row in _chosen(table, "figure 7", name):
                     if row["mu_over_m"] == mu:
-                        panel.semilogy(error, _style(row), label=_label(row), color=COLOURS[name])
+                        panel.semilogy(
+                            error,
+                            _style(row["choice"].best),
+                            label=_label(row),
+                            color=COLOURS[name],
+                        )
         panel.xaxis.get_major_locator().set_params(integer=True)
         panel.set_title("setting of Figure 7")
         panel.set_xlabel("epoch")
         panel.set_ylabel("relative error")
 
     def caption(self) -> str:
-        """Say what was tuned, and how."""
+        """Describe the tuning."""
         return (
             "Dashed: the published step, the same for both methods. Solid: the best step of a "
-            "small grid for each method alone: by the mean error after 10 epochs (Figure 1), by "
-            "failures and then mean epochs (Figures 4 and 5), by the last error (Figure 7). Steps "
-            "were chosen on the trials that are shown, which flatters both; tuned.csv lists all."
+            "small grid for each method: by the mean error after 10 epochs (Figure 1), by "
+            "failures and then mean epochs (Figures 4 and 5), by the final error (Figure 7). Steps "
+            "were chosen on the trials shown, which favours both methods; tuned.csv lists all."
         )
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
-        """Published and best, side by side."""
+        """Return the published and the best steps."""
         groups = dict.fromkeys((r["setting"], r["m"], r["quantity"]) for r in table)
         rows = []
         for setting, m, quantity in groups:
@@ -250,7 +271,7 @@ class Tuned(Figure):
                 for mark in ("published", "best"):
                     (row,) = [
                         r for r in _chosen(table, setting, name)
-                        if r["m"] == m and mark in r["choice"]
+                        if r["m"] == m and getattr(r["choice"], mark)
                     ]  # fmt: skip
                     failed = f", {row['failures']} failed" if row["failures"] else ""
                     cells.append(f"{row['value']:.3g} ({row['mu_over_m']:g} m{failed})")
@@ -263,13 +284,13 @@ COLOURS = {"TIHT": "black", "StoTIHT": "C0"}
 
 
 def _chosen(table: list[dict[str, Any]], setting: str, name: str) -> list[dict[str, Any]]:
-    """Rows of a setting and algorithm that are published or best."""
+    """Return the rows of a setting and algorithm that are published or best."""
     rows = [r for r in table if r["setting"] == setting and r["algorithm"] == name]
-    return [r for r in rows if r["choice"]]
+    return [r for r in rows if r["choice"].published or r["choice"].best]
 
 
-def _style(row: dict[str, Any]) -> str:
-    return "-" if "best" in row["choice"] else "--"
+def _style(best: bool) -> str:
+    return "-" if best else "--"
 
 
 def _label(row: dict[str, Any]) -> str:

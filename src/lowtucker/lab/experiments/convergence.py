@@ -25,7 +25,7 @@ __all__ = ["AgainstEpochs", "AgainstSeconds", "Convergence", "Run"]
 
 @dataclass(frozen=True)
 class Run:
-    """A block size and a step: mu of the paper, over m. All rows are TIHT."""
+    """A block size and a step: mu of the paper, over m. A block of all rows is TIHT."""
 
     block_size: int
     mu_over_m: float
@@ -36,7 +36,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Convergence(Experiment):
-    """Fixed contiguous blocks, one drawn uniformly, with replacement; a given number of epochs."""
+    """Fixed contiguous blocks drawn uniformly with replacement; a fixed number of epochs."""
 
     name: str = "convergence"
     shape: tuple[int, ...] = (5, 5, 6)
@@ -47,18 +47,18 @@ class Convergence(Experiment):
     epochs: int = 250
 
     def cells(self) -> Sequence[Run]:
-        """One cell a block size and step."""
+        """Return one cell per block size and step."""
         return [Run(b, mu) for b in self.block_sizes for mu in self.mus_over_m]
 
     def solver(self, cell: Run) -> Solver:
-        """TIHT for all rows, StoTIHT for blocks; mu multiplies the sum, a step the mean."""
+        """Return TIHT for all rows, else StoTIHT; mu multiplies the sum, a step the mean."""
         step = cell.mu_over_m * self.m * cell.block_size
         if cell.block_size == self.m:
             return TIHT(step=step)
         return StoTIHT(step=step, block_size=cell.block_size)
 
     def compute(self, cell: Run, first: int, count: int, seed: int) -> Columns:
-        """Cost and error after every epoch, and the seconds of the iterations, per trial."""
+        """Compute cost, error and seconds of the iterations after every epoch, per trial."""
         problem, X_true = draw_trials(self.shape, self.rank, self.m, seed, first, count)
         result = solve(
             problem, self.solver(cell), self.rank, stop=MaxEpochs(self.epochs), X_true=X_true,
@@ -68,19 +68,19 @@ class Convergence(Experiment):
         return {
             "cost": _all_epochs(history["cost"], self.epochs),
             "relative_error": _all_epochs(history["error"], self.epochs),
-            # trials run side by side: the time of one is its share
+            # trials run as a batch: the time of one is its share
             "seconds": _all_epochs(
                 np.repeat(history["seconds"][:, None] / count, count, axis=1), self.epochs
             ),
         }
 
     def work(self, cell: Run) -> float:
-        """Iterations."""
+        """Return the number of iterations."""
         return self.epochs * (1 + self.m / cell.block_size)
 
 
 def _all_epochs(column: Any, epochs: int) -> Any:
-    """One row a trial; where all trials ended early (diverged), the last values stay."""
+    """Return one row per trial; repeat the last values if all trials diverged early."""
     missing = epochs + 1 - len(column)
     return np.concatenate([column, np.repeat(column[-1:], missing, axis=0)]).T
 
@@ -98,7 +98,7 @@ class AgainstEpochs(Figure):
     unit = ": mean (median)"
 
     def rows(self, results: Results) -> list[tuple[Any, ...]]:
-        """Means over trials. One block is TIHT, bit for bit: computed once, listed as both."""
+        """Return means over trials. One block equals TIHT bit for bit and is listed as both."""
         rows = []
         for run, columns in results.items():
             x = self._x(columns)
@@ -115,7 +115,7 @@ class AgainstEpochs(Figure):
         return range(columns["cost"].shape[1])
 
     def draw(self, table: list[dict[str, Any]], results: Results) -> Any:
-        """Two panels, as in the paper: (a) cost, (b) error."""
+        """Draw two panels, as in the paper: (a) cost, (b) error."""
         from lowtucker._plotting import new_figure
 
         figure, axes = new_figure(1, 2)
@@ -148,7 +148,7 @@ class AgainstEpochs(Figure):
         """Show all epochs."""
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
-        """Mean and median error after some epochs: TIHT's mean is that of a few slow trials."""
+        """Return mean and median error: TIHT's mean is dominated by a few slow trials."""
         epochs = [k for k in (10, 25, 50, 100, 250) if k <= self.experiment.epochs]
         rows = []
         for run, columns in results.items():
@@ -161,7 +161,7 @@ class AgainstEpochs(Figure):
         return f"{error.mean():.1e} ({np.median(error):.1e})"
 
     def caption(self) -> str:
-        """Say what is shown."""
+        """Describe the settings."""
         e = self.experiment
         return (
             f"StoTIHT with blocks of b measurements and TIHT (b = m, black, dashed). Tensors of "
@@ -187,16 +187,15 @@ class AgainstSeconds(AgainstEpochs):
         return f"{1e3 * columns['seconds'][:, epoch].mean():.2f} ms"
 
     def _limit(self, axes: Any, table: list[dict[str, Any]]) -> None:
-        """End where TIHT ends: small blocks go on for long after they have converged."""
+        """End the axis with TIHT: small blocks run long after convergence."""
         end = max(row["seconds"] for row in table if row["algorithm"] == "TIHT")
         for panel in axes:
             panel.set_xlim(0, end)
 
     def caption(self) -> str:
-        """Say what is shown, and how time was taken."""
+        """Describe the settings and the timing."""
         return super().caption() + (
-            f"The runs of Figure 1. Trials run side by side in stacks of up to "
-            f"{self.experiment.stack} on one core; the time of a trial is its share of the stack's "
-            f"iterations, without recording costs and errors. The axis ends where TIHT has done "
-            f"its last epoch."
+            f"The runs of Figure 1. Trials run in batches of up to {self.experiment.stack} on one "
+            f"core; the time of a trial is its share of the iterations of the batch, without the "
+            f"recording of costs and errors. The axis ends at the last epoch of TIHT."
         )

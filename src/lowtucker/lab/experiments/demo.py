@@ -1,4 +1,4 @@
-"""The demonstration: sense a small synthetic clip, recover it with three solvers."""
+"""The demonstration: measure a small synthetic clip and recover it with three solvers."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Demo:
 
     @property
     def degrees_of_freedom(self) -> int:
-        """Numbers that describe the clip."""
+        """Degrees of freedom of the clip."""
         return degrees_of_freedom(self.shape, self.rank)
 
     def run(
@@ -56,7 +56,7 @@ class Demo:
 
 
 def figure(runs: list[tuple[str, Result, TuckerTensor]], frame: int = 4) -> Any:
-    """Draw one frame, true and recovered, above the curves; returns the Matplotlib figure."""
+    """Return a Matplotlib figure: one frame, true and recovered, above the error curves."""
     from lowtucker._plotting import new_figure
 
     clip = runs[0][2].full()

@@ -1,4 +1,4 @@
-"""The seven figures of the paper and what goes beyond them; one line each."""
+"""The seven figures of the paper and the supplement."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Paper"]
 
 @dataclass(frozen=True)
 class Paper:
-    """The experiments, by default with the settings of the authors' published scripts."""
+    """The experiments, by default with the settings of the authors' scripts."""
 
     convergence: Convergence = field(default_factory=Convergence)
     few: Recoveries = field(default_factory=few_measurements)
@@ -34,11 +34,11 @@ class Paper:
 
     @property
     def beyond(self) -> Tuned:
-        """Both methods with other steps, on the same clip."""
+        """The supplement: both methods with other steps, on the same clip."""
         return Tuned(self.clip) if self.tuned is None else self.tuned
 
     def figures(self) -> dict[str, Figure]:
-        """All figures by their names."""
+        """Return all figures by name."""
         made: list[Figure] = [
             AgainstEpochs(self.convergence),
             AgainstSeconds(self.convergence),

@@ -1,4 +1,4 @@
-"""A flickering flame made of formulae: no data, no download."""
+"""A synthetic clip of a flickering flame."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ NumPyArray = np.ndarray[Any, Any]
 
 
 def synthetic_flame(shape: tuple[int, int, int] = (30, 30, 10)) -> NumPyArray:
-    """Grey clip (rows, columns, frames) of a candle's flame, in [0, 1].
+    """Return a synthetic grey clip (rows, columns, frames) of a flame, in [0, 1].
 
-    A bright body that sways and flickers, a faint glow, a dark wick. It is synthetic, and not of
-    low rank: at 30x30x10 the best approximation of rank (8, 8, 2) has a relative error of 0.086,
-    where the paper's candle has 0.090.
+    A bright body that sways and flickers, a faint glow, a dark wick. The clip is not of low rank:
+    at 30x30x10 the best approximation of rank (8, 8, 2) has a relative error of 0.086, compared to
+    0.090 for the paper's candle.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def synthetic_flame(shape: tuple[int, int, int] = (30, 30, 10)) -> NumPyArray:
 def synthetic_clip(
     shape: tuple[int, int, int] = (32, 32, 12), rank: tuple[int, int, int] = (5, 5, 4)
 ) -> TuckerTensor:
-    """Return the synthetic flame cut to Tucker rank ``rank``: a clip that can be recovered exactly.
+    """Return the synthetic flame truncated to a Tucker rank, which can be recovered exactly.
 
     Examples
     --------
@@ -55,5 +55,5 @@ def synthetic_clip(
 
 
 def _edge(x: NumPyArray, sharpness: float) -> NumPyArray:
-    """Smooth step from 0 to 1 where x passes 0."""
+    """Return a smooth step from 0 to 1 at x = 0."""
     return np.asarray(1 / (1 + np.exp(-sharpness * x)))

@@ -1,4 +1,4 @@
-"""Where numbers come from: version, machine, time."""
+"""Provenance of results: version, machine, time."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["machine"]
 
 
 def machine() -> dict[str, str]:
-    """Facts of the machine and the software, for a report."""
+    """Describe the machine and the software, for a report."""
     import scipy
 
     return {

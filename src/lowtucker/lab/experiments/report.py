@@ -1,4 +1,4 @@
-"""One self-contained HTML page: pictures inside, no network."""
+"""Self-contained HTML reports with embedded images."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DPI = 110
 
 @dataclass(frozen=True)
 class Section:
-    """A part of a report: a picture as a data URL, what it shows, the numbers to print."""
+    """A section of a report: an image as a data URL, a caption, and numbers to print."""
 
     name: str
     label: str
@@ -32,7 +32,7 @@ class Section:
 
 
 def render(template: str, context: Mapping[str, Any]) -> str:
-    """Fill in a template of this package; what is filled in is escaped."""
+    """Render a template of this package; values are escaped."""
     try:
         from jinja2 import Environment, FileSystemLoader, StrictUndefined
     except ImportError as error:
@@ -45,7 +45,7 @@ def render(template: str, context: Mapping[str, Any]) -> str:
 
 
 def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
-    """Table as CSV; floats to nine digits."""
+    """Return a table as CSV; floats have nine digits."""
     file = StringIO()
     writer = csv.writer(file, lineterminator="\n")
     writer.writerow(columns)
@@ -55,18 +55,18 @@ def csv_bytes(columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> bytes:
 
 
 def write_bytes(path: Path, data: bytes) -> None:
-    """Write a file completely, or not at all."""
+    """Write a file atomically."""
     with replacing(path) as file:
         file.write(data)
 
 
 def png(figure: Any) -> bytes:
-    """Picture of a Matplotlib figure, the same bytes for the same figure."""
+    """Return a Matplotlib figure as PNG; equal figures give equal bytes."""
     file = BytesIO()
     figure.savefig(file, format="png", dpi=DPI, metadata={"Software": None})
     return file.getvalue()
 
 
 def data_url(data: bytes, kind: str = "image/png") -> str:
-    """Bytes of a picture, to put inside a page."""
+    """Return an image as a data URL."""
     return f"data:{kind};base64,{base64.b64encode(data).decode()}"

@@ -1,4 +1,4 @@
-"""Run figures and write their tables, pictures and one report: ``lowtucker reproduce``."""
+"""Run the figures; write tables, plots and a report: ``lowtucker reproduce``."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from lowtucker.lab.experiments.report import (
     render,
     write_bytes,
 )
-from lowtucker.lab.experiments.verdict import Claim, claims, points
+from lowtucker.lab.experiments.verdict import Claim, claims
 from lowtucker.metrics import relative_error
 from lowtucker.simulation import runner
 from lowtucker.simulation.base import Figure, Highlights, Results
@@ -29,24 +29,24 @@ from lowtucker.tensor import hooi, hosvd
 
 __all__ = ["Reproduction"]
 
-LOG = "log.txt"  # of what was computed, beside the results
+LOG = "log.txt"  # of the computations, in the folder of the results
 
 
 @dataclass(frozen=True)
 class Reproduction:
-    """Which figures, how many trials, where to.
+    """A reproduction of some figures in a folder.
 
     Parameters
     ----------
     names : sequence of str
         "fig1" to "fig7", "tuned".
     out : Path
-        Folder of the tables, pictures and the report; ``out/cells`` keeps the results.
+        Folder of the tables, plots and the report; ``out/cells`` holds the results.
     trials, seed, workers : int
     paper : Paper
-        The experiments' settings.
+        Settings of the experiments.
     client : distributed.Client, optional
-        Of a Dask cluster, whose workers then do the work instead.
+        Client of a Dask cluster to run on.
     """
 
     names: Sequence[str]
@@ -59,11 +59,11 @@ class Reproduction:
 
     @property
     def store(self) -> Store:
-        """Where results are kept."""
+        """Store of the results."""
         return Store(self.out / "cells")
 
     def pending(self) -> list[runner.Job]:
-        """Jobs that are still to be done."""
+        """Return the jobs to be computed."""
         figures = self.paper.figures()
         wanted = {e.name: e for name in self.names for e in figures[name].experiments}
         return runner.pending(wanted.values(), self.store, self.seed, self.trials)
@@ -71,7 +71,7 @@ class Reproduction:
     def run(
         self, jobs: Sequence[runner.Job], report: Callable[[runner.Job], None] = lambda job: None
     ) -> list[Claim]:
-        """Do the jobs, then write everything; returns the verdict on the paper's claims."""
+        """Run the jobs, then write everything; return the verdicts on the paper's claims."""
         self.out.mkdir(parents=True, exist_ok=True)
         begin, done = time.perf_counter(), 0
 
@@ -87,7 +87,7 @@ class Reproduction:
         return self.write()
 
     def _log(self, jobs: int, seconds: float) -> None:
-        """Add a line to the log: what was computed, where and when."""
+        """Append a line on the computation to the log."""
         if jobs:
             facts = machine()
             where = f"{self.workers} worker(s)" if self.client is None else "a Dask cluster"
@@ -100,12 +100,12 @@ class Reproduction:
                 file.write(line + "\n")
 
     def _efforts(self) -> str:
-        """What the log says."""
+        """Return the log."""
         path = self.out / "cells" / LOG
         return path.read_text(encoding="utf-8").strip() if path.exists() else "unknown"
 
     def write(self) -> list[Claim]:
-        """CSV and PNG of every figure that is at hand, and a report of them."""
+        """Write CSV and PNG of every complete figure, and a report; return the verdicts."""
         figures = self.paper.figures()
         found = self._found(figures)
         tables = {name: figures[name].table(results) for name, results in found.items()}
@@ -114,18 +114,18 @@ class Reproduction:
             figure, table = figures[name], tables[name]
             drawn = figure.draw(table, results)
             picture = png(drawn)
-            # of all that is at hand: the files beside the report are those that it shows
+            # of all complete figures, so that files and report agree
             rows = [tuple(row.values()) for row in table]
             write_bytes(self.out / f"{name}.csv", csv_bytes(figure.columns, rows))
             write_bytes(self.out / f"{name}.png", picture)
             sections.append(_section(figure, figure.highlights(table, results), picture, drawn))
         made = claims(tables, found, _approximations(self.paper.clip) if "fig7" in found else None)
-        page = self._report(figures, found, tables, sections, made)
+        page = self._report(figures, found, sections, made)
         write_bytes(self.out / "report.html", page)
         return made
 
     def _found(self, figures: Mapping[str, Figure]) -> dict[str, Results]:
-        """Results of the figures of which nothing is missing; those of an experiment once."""
+        """Return the results of the complete figures; read each experiment once."""
         experiments = {e.name: e for figure in figures.values() for e in figure.experiments}
         at_hand = {
             name: runner.results(experiment, self.store, self.seed, self.trials)
@@ -142,7 +142,6 @@ class Reproduction:
         self,
         figures: Mapping[str, Figure],
         found: Mapping[str, Results],
-        tables: Mapping[str, list[dict[str, Any]]],
         sections: list[Section],
         made: list[Claim],
     ) -> bytes:
@@ -162,7 +161,8 @@ class Reproduction:
             "synthetic": clip.synthetic and "fig7" in found,
             "sections": sections,
             "claims": made,
-            "points": points(tables, facts, clip),
+            "facts": facts,
+            "clip_entries": clip.pixels.size,
             "trials": self.trials,
             "missing": ", ".join(figures[name].label for name in figures if name not in found),
         }
@@ -177,7 +177,7 @@ def _section(figure: Figure, highlights: Highlights, picture: bytes, drawn: Any)
 
 
 def _approximations(recovery: ClipRecovery) -> dict[str, float]:
-    """How well the clip itself can be approximated at the rank of the figures."""
+    """Return the errors of approximating the clip at the rank of the figures."""
     clip, rank = recovery.clip.pixels, recovery.rank
     return {
         "hosvd": float(relative_error(hosvd(clip, rank), clip)),

@@ -1,4 +1,4 @@
-"""Figures 3, 4 and 5: how often, and how soon, a tensor is recovered."""
+"""Figures 3, 4 and 5: success rates and epochs to success."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ __all__ = [
 
 ALGORITHMS = ("TIHT", "StoTIHT")
 RANKS = ((1, 1, 2), (1, 2, 2), (2, 2, 2), (2, 2, 3))
-SUCCESS = 1e-5  # relative error that the paper counts as recovered
+SUCCESS = 1e-5  # relative error that counts as recovered in the paper
 
 
 @dataclass(frozen=True)
@@ -55,9 +55,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Recoveries(Experiment):
-    """TIHT and StoTIHT with a fresh random set of rows at every iteration, until ``tol``.
+    """TIHT and StoTIHT with a new random set of rows at every iteration.
 
-    A trial ends when its error is at most ``tol``, or after so many epochs.
+    A trial ends when its error is at most ``tol``, or after ``epochs`` epochs.
     """
 
     name: str
@@ -70,7 +70,7 @@ class Recoveries(Experiment):
     ranks: tuple[tuple[int, ...], ...] = RANKS
 
     def cells(self) -> Sequence[Setting]:
-        """Every rank with every m and every step."""
+        """Return every combination of rank, m and step."""
         return [
             Setting(rank, m, mu)
             for rank in self.ranks
@@ -79,7 +79,7 @@ class Recoveries(Experiment):
         ]
 
     def compute(self, cell: Setting, first: int, count: int, seed: int) -> Columns:
-        """Last error, and the epochs done, of every trial with each algorithm."""
+        """Compute the final error and the epochs of every trial with each algorithm."""
         problem, X_true = draw_trials(self.shape, cell.rank, cell.m, seed, first, count)
         b = round(cell.m / self.blocks)
         columns = {}
@@ -94,42 +94,42 @@ class Recoveries(Experiment):
         return columns
 
     def work(self, cell: Setting) -> float:
-        """Iterations, of which large problems need more time; most trials end early."""
+        """Return the expected cost of the iterations; most trials end early."""
         epochs = min(self.epochs, 400 / self.blocks)
         return epochs * (1 + self.blocks) * (1 + cell.m / 300)
 
 
 def published_solver(name: str, m: int, b: int, mu_over_m: float) -> Solver:
-    """Solver with the paper's step: mu multiplies the sum of gradients, ``step`` their mean."""
+    """Return a solver with the paper's step: mu multiplies the sum, ``step`` the mean."""
     mu = mu_over_m * m
     if name == "TIHT":
         return TIHT(step=mu * m)
     return StoTIHT(step=mu * b, sampler=RandomRows(b))
 
 
-# A trial whose error has fallen to a thousandth of what counts as success is a success: none of
-# those run to the end came back (docs/reproduce.md has the count).
+# A trial whose error reaches a thousandth of the threshold counts as a success: continued to the
+# last epoch, none exceeded the threshold again (docs/reproduce.md has the count).
 SETTLED = 1e-3 * SUCCESS
 
 
 def few_measurements() -> Recoveries:
-    """Settings of Figure 3."""
+    """Return the settings of Figure 3."""
     return Recoveries("few", tuple(range(18, 103, 6)), (1.0,), 2, 200, SETTLED)
 
 
 def many_measurements() -> Recoveries:
-    """Settings of Figure 4."""
+    """Return the settings of Figure 4."""
     return Recoveries("many", tuple(range(240, 461, 20)), (0.5,), 4, 80, SETTLED)
 
 
 def until_success() -> Recoveries:
-    """Settings of Figure 5."""
+    """Return the settings of Figure 5."""
     return Recoveries("epochs", tuple(range(240, 461, 20)), (0.4,), 4, 1000, SUCCESS)
 
 
 @dataclass(frozen=True)
 class _OverMeasurements(Figure):
-    """One panel an algorithm, one line a rank, over m."""
+    """One panel per algorithm, one line per rank, over m."""
 
     experiment: Recoveries = field(default_factory=few_measurements)
 
@@ -137,7 +137,7 @@ class _OverMeasurements(Figure):
     y_label: ClassVar[str]
 
     def highlights(self, table: list[dict[str, Any]], results: Results) -> Highlights:
-        """One line an algorithm and rank, one column an m."""
+        """Return one line per algorithm and rank, one column per m."""
         ms = self.experiment.measurements
         rows = []
         for name, rank in dict.fromkeys((row["algorithm"], row["rank"]) for row in table):
@@ -149,7 +149,7 @@ class _OverMeasurements(Figure):
         return f"{row['success_rate']:.2f}"
 
     def rows(self, results: Results) -> list[tuple[Any, ...]]:
-        """One row an algorithm and cell."""
+        """Return one row per algorithm and cell."""
         return [
             (name, rank_label(cell.rank), cell.m, *self._summary(name, columns))
             for name in ALGORITHMS
@@ -160,7 +160,7 @@ class _OverMeasurements(Figure):
         raise NotImplementedError
 
     def draw(self, table: list[dict[str, Any]], results: Results) -> Any:
-        """Two panels, as in the paper: (a) TIHT, (b) StoTIHT."""
+        """Draw two panels, as in the paper: (a) TIHT, (b) StoTIHT."""
         from lowtucker._plotting import new_figure
 
         figure, axes = new_figure(1, 2)
@@ -183,15 +183,15 @@ class _OverMeasurements(Figure):
         return figure
 
     def _limit(self, axes: Any) -> None:
-        """Use the same scale on both sides."""
+        """Use the same scale in both panels."""
         for panel in axes:
             panel.set_ylim(-0.03, 1.03)
 
     def caption(self) -> str:
-        """Say what is shown."""
+        """Describe the settings."""
         e = self.experiment
         return (
-            f"Tensors of shape {e.shape}; step mu = {e.mus_over_m[0]:g} m; StoTIHT uses a fresh "
+            f"Tensors of shape {e.shape}; step mu = {e.mus_over_m[0]:g} m; StoTIHT uses a new "
             f"random set of b = m/{e.blocks} rows at every iteration. "
         )
 
@@ -211,7 +211,7 @@ class SuccessRates(_OverMeasurements):
         return float((error <= SUCCESS).mean()), len(error)
 
     def caption(self) -> str:
-        """Say what counts as success."""
+        """Describe the settings and the criterion of success."""
         e = self.experiment
         return super().caption() + (
             f"Success is a relative error of at most {SUCCESS:g} after {e.epochs} epochs (a trial "
@@ -231,7 +231,7 @@ class SuccessManyMeasurements(SuccessRates):
 
 @dataclass(frozen=True)
 class EpochsToSuccess(_OverMeasurements):
-    """Figure 5: epochs to success; failures are counted apart."""
+    """Figure 5: epochs to success; failures are counted separately."""
 
     experiment: Recoveries = field(default_factory=until_success)
 
@@ -257,9 +257,9 @@ class EpochsToSuccess(_OverMeasurements):
             panel.set_ylim(0, top)
 
     def caption(self) -> str:
-        """Say what is counted."""
+        """Describe the settings and the mean."""
         e = self.experiment
         return super().caption() + (
             f"Mean over the trials that reached an error of {SUCCESS:g} within {e.epochs} epochs; "
-            f"those that did not are counted apart, in the table."
+            f"the others are counted as failures in the table."
         )

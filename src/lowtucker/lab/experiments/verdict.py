@@ -1,10 +1,11 @@
-"""The paper's four claims, each with the numbers of a run that support or limit it."""
+"""Verdicts on the paper's four claims, with the numbers that support or limit them."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from itertools import pairwise
 from typing import Any
 
@@ -12,35 +13,48 @@ import numpy as np
 
 from lowtucker.simulation.base import Results
 
-__all__ = ["Claim", "Point", "claims", "points"]
+__all__ = ["Claim", "Verdict", "claims"]
 
 Table = list[dict[str, Any]]
 Tables = Mapping[str, Table]
-TARGET = 1e-6  # mean error whose first epoch is compared in claim 1
+TARGET = 1e-6  # claim 1 compares when the mean error first falls below this
+
+
+class Verdict(StrEnum):
+    """Whether a run supports a claim."""
+
+    SUPPORTED = "supported"
+    LIMITED = "supported, with limits"
+    EPOCHS_ONLY = "supported in epochs, not in time"
+    UNSUPPORTED = "not supported in this run"
+
+    @classmethod
+    def of(cls, holds: bool, limited: bool) -> Verdict:
+        """Return the verdict on a claim that holds or not, with limits or without."""
+        if not holds:
+            return cls.UNSUPPORTED
+        return cls.LIMITED if limited else cls.SUPPORTED
+
+    @property
+    def style(self) -> str:
+        """CSS class in the report."""
+        return {"SUPPORTED": "supported", "LIMITED": "limits"}.get(self.name, "unsupported")
 
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim, whether this run supports it, and why."""
+    """A claim, the verdict of this run, and the reasons."""
 
     title: str
-    verdict: str
+    verdict: Verdict
     supports: tuple[str, ...]
     limits: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Point:
-    """Something to know beside the figures."""
-
-    title: str
-    text: str
 
 
 def claims(
     tables: Tables, results: Mapping[str, Results], approximations: Mapping[str, float] | None
 ) -> list[Claim]:
-    """Claims whose figures are at hand, in the paper's order."""
+    """Return the claims whose figures are available, in the paper's order."""
     made = []
     if "fig1" in tables and "fig2" in tables:
         made.append(_speed(tables, results["fig1"]))
@@ -51,57 +65,6 @@ def claims(
     if "fig7" in tables and approximations is not None:
         made.append(_video(tables, approximations))
     return made
-
-
-def points(tables: Tables, facts: Mapping[str, float] | None, clip: Any) -> list[Point]:
-    """What an honest report says beside the figures."""
-    n_clip = math.prod(clip.pixels.shape)
-    solved = ""
-    if facts is not None:
-        solved = (
-            f" In this run, least squares without any rank has a median relative error of "
-            f"{facts['small']:.0e} in the setting of Figure 1, and of {facts['clip']:.0e} on the "
-            f"clip after as many LSQR iterations as the figure has epochs: below every "
-            f"rank-(8,8,2) tensor, because it may leave that set."
-        )
-    return [
-        Point(
-            "Over-determined, all but Figure 3",
-            f"A 5x5x6 tensor has N = 150 entries, and Figures 1, 2, 4 and 5 use m = 240 to 460 "
-            f"measurements; the clip has N = {n_clip} entries and m = 30000. With m > N and no "
-            f"noise the linear system alone determines the tensor, of whatever rank.{solved} These "
-            f"figures compare how fast two iterations converge, which they show well; what low "
-            f"rank adds is seen where m < N, in Figure 3.",
-        ),
-        Point(
-            "The step size",
-            "Both methods use the same mu. With ||A||_F = 1 the matrix A^T A is about I/N, so an "
-            "iteration of TIHT moves by about mu/N and one of StoTIHT by (mu/N)(b/m). TIHT is at "
-            "its best just below mu/N = 1 and oscillates above; in Figures 4, 5 and 7 mu grows "
-            "with m and passes N (at m = 300, 375; on the clip mu/N = 1.5). A block of m/4 rows "
-            "would bear a step several times longer. "
-            "So a common mu favours TIHT where mu/N < 1 and StoTIHT where mu/N > 1."
-            + _tuned_summary(tables),
-        ),
-        Point(
-            "Rank (1,1,2) is not a rank",
-            "No entry of a Tucker rank exceeds the product of the others, so (1,1,2) is no "
-            "tensor's rank: those targets have rank (1,1,1)"
-            + (
-                f" (largest second singular value of their mode-3 unfoldings in this run: "
-                f"{facts['second_singular_value']:.0e} of the first)"
-                if facts is not None
-                else ""
-            )
-            + ". The algorithms work all the same, with one direction too many in mode 3.",
-        ),
-        Point(
-            "How trials are counted",
-            "Figure 5: the authors' script counts a trial that fails as 0 epochs; here failures "
-            "have a column of their own and the mean is over the others. Figure 6: their script "
-            "draws frames 1 and 2 under the titles 9 and 10; here the frames are those named.",
-        ),
-    ]
 
 
 def _speed(tables: Tables, results: Results) -> Claim:
@@ -116,30 +79,31 @@ def _speed(tables: Tables, results: Results) -> Claim:
         f"As published (Figure 1, mu = 0.46 m), the mean error falls below {TARGET:g} after "
         f"{_span(blocks.values(), '.0f')} epochs of StoTIHT, over all block sizes b < m, and after "
         f"{_number(tiht, '.0f')} of TIHT.",
-        f"In time (Figure 2), TIHT needs {_milliseconds(tiht_seconds)} a trial; StoTIHT "
+        f"In time (Figure 2), TIHT needs {_milliseconds(tiht_seconds)} per trial; StoTIHT "
         + ", ".join(f"{_milliseconds(s)} with b = {b}" for b, s in times.items())
         + ".",
     )
     slower = [b for b in times if b not in quicker]
     limits = [
-        f"Less time holds for b = {_listed(quicker)}, not for b = {_listed(slower)}: an iteration "
-        f"costs a thresholding whatever the block, and an epoch of small blocks has many."
+        f"StoTIHT takes less time for b = {_listed(quicker)}, not for b = {_listed(slower)}: every "
+        f"iteration costs a thresholding, and an epoch of small blocks has many iterations."
         if slower
-        else "Less time holds for every block size here; it depends on what an iteration costs "
-        "besides reading A, and so on the machine and the implementation."
+        else "StoTIHT takes less time for every block size in this run; this depends on the cost "
+        "of an iteration besides the pass over A, and so on machine and implementation."
     ]
     limits.append(_median_story(results))
     rows = _choices(tables, "figure 1")
     if rows:
         limits.append(
-            f"Part of the gap is the step. With each method tuned, {_ahead(rows)} is ahead. Mean "
-            f"error after 10 epochs: TIHT {_value(rows['TIHT', 'published'])} as published, "
+            f"Part of the gap is due to the step. With each method tuned, {_ahead(rows)} is ahead. "
+            f"Mean error after 10 epochs: TIHT {_value(rows['TIHT', 'published'])} as published, "
             f"{_value(rows['TIHT', 'best'])} at its best; StoTIHT with b = 90 "
             f"{_value(rows['StoTIHT', 'published'])} and {_value(rows['StoTIHT', 'best'])}."
         )
-    verdict = _verdict(len(sooner) == len(blocks), bool(slower))
-    if verdict.startswith("supported") and not quicker:
-        verdict = "supported in epochs, not in time"
+    holds = len(sooner) == len(blocks)
+    verdict = Verdict.of(holds, bool(slower))
+    if holds and not quicker:
+        verdict = Verdict.EPOCHS_ONLY
     if "fig5" in tables:
         limits.append(_fewer_epochs(tables["fig5"]))
     return Claim(
@@ -148,7 +112,7 @@ def _speed(tables: Tables, results: Results) -> Claim:
 
 
 def _median_story(results: Results) -> str:
-    """TIHT's mean is that of a few slow trials: say so with the medians of the same runs."""
+    """Compare the medians: TIHT's mean is dominated by a few slow trials."""
     below = {
         run.block_size: np.median(columns["relative_error"], axis=0) <= TARGET
         for run, columns in results.items()
@@ -156,9 +120,9 @@ def _median_story(results: Results) -> str:
     first = {b: float(np.argmax(mask)) if mask.any() else math.nan for b, mask in below.items()}
     tiht = first.pop(max(first))
     return (
-        f"These are means, as in the paper, and TIHT's is that of its slowest trials. The median "
-        f"error falls below {TARGET:g} after {_span(first.values(), '.0f')} epochs of StoTIHT and "
-        f"{_number(tiht, '.0f')} of TIHT."
+        f"These are means, as in the paper, and TIHT's is dominated by its slowest trials. The "
+        f"median error falls below {TARGET:g} after {_span(first.values(), '.0f')} epochs of "
+        f"StoTIHT and {_number(tiht, '.0f')} of TIHT."
     )
 
 
@@ -177,7 +141,7 @@ def _success(tables: Tables) -> Claim:
         means[name, a] > means[name, b] for name in ("TIHT", "StoTIHT") for a, b in pairwise(ranks)
     )
     rising = all(line[-1][1] > line[0][1] for line in rates.values())
-    noise = math.sqrt(0.5 / trials)  # of a difference of two rates near one half
+    noise = math.sqrt(0.5 / trials)  # deviation of a difference of two rates near one half
     supports = (
         "Half of the trials succeed from m = "
         + "; ".join(
@@ -186,9 +150,9 @@ def _success(tables: Tables) -> Claim:
             for r in ranks
         )
         + ".",
-        f"The largest fall of a rate from one m to the next is {max(falls):.2f}; the Monte-Carlo "
+        f"The largest decrease of a rate from one m to the next is {max(falls):.2f}; the standard "
         f"deviation of such a difference is up to {noise:.2f} with {trials} trials.",
-        "The success rate averaged over m falls with the rank: TIHT "
+        "The success rate averaged over m decreases with the rank: TIHT "
         + ", ".join(f"{means['TIHT', r]:.2f}" for r in ranks)
         + "; StoTIHT "
         + ", ".join(f"{means['StoTIHT', r]:.2f}" for r in ranks)
@@ -198,11 +162,11 @@ def _success(tables: Tables) -> Claim:
     who = "TIHT is ahead" if gap > 0 else "StoTIHT is ahead"
     limits = (
         f"In this regime {who} by {abs(gap):.2f} on average; the paper claims no advantage of "
-        f"StoTIHT here. Rank (1,1,2) stands for (1,1,1), see below.",
+        f"StoTIHT here. Rank (1,1,2) is in fact (1,1,1), see below.",
     )
     return Claim(
         "Success rises with m and falls with the rank",
-        _verdict(rising and falling and max(falls) <= 4 * noise, False),
+        Verdict.of(rising and falling and max(falls) <= 4 * noise, False),
         supports,
         limits,
     )
@@ -224,8 +188,8 @@ def _many_measurements(tables: Tables) -> Claim:
     )
     top = max((row["m"] for row in sure), default=None)
     limits = [
-        f"It is an effect of the step: mu = 0.5 m means an effective step mu/N of 0.8 at m = 240 "
-        f"and 1.5 at m = 460 for TIHT, which always succeeds up to m = {top} at most and fails as "
+        f"This is an effect of the step: mu = 0.5 m gives TIHT an effective step mu/N of 0.8 at "
+        f"m = 240 and 1.5 at m = 460. TIHT always succeeds up to m = {top} at most and fails as "
         f"the step grows, with more measurements, not fewer."
     ]
     rows = _choices(tables, "figure 4", m=400)
@@ -241,17 +205,17 @@ def _many_measurements(tables: Tables) -> Claim:
     holds = _rate(lowest["StoTIHT"]) == 1 and _rate(worst) < 1
     return Claim(
         "With many measurements and 80 epochs StoTIHT always succeeds and TIHT does not",
-        _verdict(holds, True),
+        Verdict.of(holds, True),
         supports,
         tuple(limits),
     )
 
 
 def _fewer_epochs(table: Table) -> str:
-    """Where TIHT needs fewer epochs in Figure 5."""
+    """Count the settings of Figure 5 where TIHT needs fewer epochs."""
     mean = {(r["algorithm"], r["rank"], r["m"]): (r["failures"], r["mean_epochs"]) for r in table}
     cells = sorted({(rank, m) for _, rank, m in mean}, key=lambda cell: cell[1])
-    # a setting where TIHT fails more often is not one where it needs fewer epochs
+    # more failures never count as fewer epochs
     wins = [(r, m) for r, m in cells if mean["TIHT", r, m] < mean["StoTIHT", r, m]]
     low = [cell for cell in cells if cell[1] <= 360]
     high = [cell for cell in cells if cell[1] > 360]
@@ -267,7 +231,7 @@ def _video(tables: Tables, approximations: Mapping[str, float]) -> Claim:
     supports = (
         f"After the last epoch the relative error is {last['StoTIHT']:.4f} for StoTIHT and "
         f"{last['TIHT']:.4f} for TIHT.",
-        f"StoTIHT is where it can be: the truncated HOSVD of the clip itself has error "
+        f"StoTIHT is close to the attainable error: the truncated HOSVD of the clip has error "
         f"{approximations['hosvd']:.4f}, the best rank-(8,8,2) approximation found by HOOI "
         f"{approximations['hooi']:.4f}.",
     )
@@ -275,31 +239,25 @@ def _video(tables: Tables, approximations: Mapping[str, float]) -> Claim:
     rows = _choices(tables, "figure 7")
     if rows:
         limits.append(
-            f"With each method tuned the last errors are {_value(rows['TIHT', 'best'], 3)} for "
+            f"With each method tuned, the final errors are {_value(rows['TIHT', 'best'], 3)} for "
             f"TIHT and {_value(rows['StoTIHT', 'best'], 3)} for StoTIHT: {_ahead(rows)} is ahead, "
             f"and the gap is {_gap(rows, 'best'):.2g} instead of {_gap(rows, 'published'):.2g}."
         )
     return Claim(
         "On the video StoTIHT reaches a lower error than TIHT",
-        _verdict(last["StoTIHT"] < last["TIHT"], True),
+        Verdict.of(last["StoTIHT"] < last["TIHT"], True),
         supports,
         tuple(limits),
     )
 
 
 def _before(first: float, second: float) -> bool:
-    """Whether one comes before the other; NaN is never."""
+    """Return whether one comes before the other; NaN means never."""
     return not math.isnan(first) and (math.isnan(second) or first < second)
 
 
-def _verdict(holds: bool, limited: bool) -> str:
-    if not holds:
-        return "not supported in this run"
-    return "supported, with limits" if limited else "supported"
-
-
 def _first_below(table: Table, x: str = "epoch") -> dict[tuple[str, int], float]:
-    """Where each curve first falls below the target; NaN where it never does."""
+    """Return where each curve first falls below the target; NaN if never."""
     found: dict[tuple[str, int], float] = {}
     for row in table:
         key = (row["algorithm"], row["block_size"])
@@ -313,12 +271,12 @@ Choices = dict[tuple[str, str], dict[str, Any]]
 
 
 def _choices(tables: Tables, setting: str, m: int | None = None) -> Choices:
-    """Rows of the published and the best step of each algorithm."""
+    """Return the rows of the published and the best step of each algorithm."""
     found = {}
     for row in tables.get("tuned", []):
         if row["setting"] == setting and m in (None, row["m"]):
             for mark in ("published", "best"):
-                if mark in row["choice"]:
+                if getattr(row["choice"], mark):
                     found[row["algorithm"], mark] = row
     return found
 
@@ -328,17 +286,13 @@ def _value(row: dict[str, Any], digits: int = 2) -> str:
 
 
 def _ahead(rows: Choices) -> str:
-    """Method that is better when both are tuned: fewer failures, then the lower number."""
+    """Return the better tuned method: fewer failures, then the smaller value."""
     order = {name: rows[name, "best"] for name in ("TIHT", "StoTIHT")}
     return min(order, key=lambda name: (order[name]["failures"], order[name]["value"]))
 
 
 def _gap(rows: Choices, mark: str) -> float:
     return abs(float(rows["TIHT", mark]["value"] - rows["StoTIHT", mark]["value"]))
-
-
-def _tuned_summary(tables: Tables) -> str:
-    return " The section on tuned steps shows both methods at their best." * ("tuned" in tables)
 
 
 def _rate(row: dict[str, Any]) -> float:
@@ -362,7 +316,7 @@ def _number(value: float, form: str) -> str:
 
 
 def _milliseconds(seconds: float) -> str:
-    return "more than was run" if math.isnan(seconds) else f"{1e3 * seconds:.2f} ms"
+    return "more than the run" if math.isnan(seconds) else f"{1e3 * seconds:.2f} ms"
 
 
 def _listed(values: Sequence[int]) -> str:

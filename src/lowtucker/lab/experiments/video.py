@@ -1,4 +1,4 @@
-"""Measure a clip, recover it, and show what came back: ``lowtucker video``."""
+"""Measure and recover a clip, and report the result: ``lowtucker video``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from lowtucker.tensor.rank import check_rank
 __all__ = ["VideoRecovery"]
 
 NumPyArray = np.ndarray[Any, Any]
-SSIM_WINDOW = 11  # pixels that a frame needs in both directions
+SSIM_WINDOW = 11  # pixels required in both directions of a frame
 FRAME_COLUMNS = ("frame", "relative_error", "psnr", "ssim")
 CURVE_COLUMNS = ("epoch", "cost", "residual", "relative_error")
 
@@ -44,8 +44,8 @@ CURVE_COLUMNS = ("epoch", "cost", "residual", "relative_error")
 class VideoRecovery:
     """A clip, a rank, a number of Gaussian measurements, a solver.
 
-    The matrix is in single precision and takes 4 m N bytes; more than the memory is refused
-    before anything is computed.
+    The matrix is in single precision and takes 4 m N bytes; a matrix larger than the memory is
+    rejected before anything is computed.
     """
 
     clip: Clip
@@ -54,22 +54,22 @@ class VideoRecovery:
     solver: Any = "auto"
     max_epochs: int = 100
     seed: int = 0
-    first_frame: int = 1  # number of the first frame, where the clip is a part
+    first_frame: int = 1  # number of the first frame in the original clip
 
     def __post_init__(self) -> None:
         """Check that the rank fits the clip and the matrix the memory."""
-        rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # the run warns
+        rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # recover warns
         object.__setattr__(self, "rank", rank)
         need, have = 4 * self.m * self.clip.pixels.size, physical_memory()
         if need > 0.8 * have:
             raise ValueError(
                 f"{self.m} measurements of {self.clip.pixels.size} pixels need a matrix of "
                 f"{need / 1e9:.3g} GB; this machine has {have / 1e9:.3g} GB. Crop the clip "
-                "(--rows, --columns, --frames), or take fewer measurements."
+                "(--rows, --columns, --frames), or use fewer measurements."
             )
 
     def run(self, callbacks: Sequence[Callback] = ()) -> Result:
-        """Measure and recover; the clip itself is only used to report the error."""
+        """Measure and recover; the clip is otherwise used only to report the error."""
         X_true = self.clip.pixels.astype(np.float32)
         A = gaussian(X_true.shape, self.m, seed=self.seed, dtype=np.float32)
         return recover(
@@ -77,9 +77,18 @@ class VideoRecovery:
             max_epochs=self.max_epochs, seed=self.seed, callbacks=callbacks,
         )  # fmt: skip
 
+    @property
+    def data_range(self) -> float:
+        """Range of the pixels, for PSNR and SSIM."""
+        return 1.0
+
+    def shown(self, X: NumPyArray) -> NumPyArray:
+        """Map pixels to [0, 1] for display."""
+        return X
+
     def summary(self, result: Result) -> dict[str, str]:
-        """Lines that tell how it went."""
-        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
+        """Return the lines of the summary."""
+        clip, recovered = self.clip.pixels, _full(result)
         dof = degrees_of_freedom(clip.shape, self.rank)
         best = float(relative_error(hooi(clip, self.rank, warn=False), clip))
         ends = f"{float(relative_error(recovered, clip)):.4f}"
@@ -88,52 +97,71 @@ class VideoRecovery:
             "measurements": f"{self.m}: {self.m / clip.size:.3g} per pixel, {self.m / dof:.3g} per "
             f"degree of freedom of rank {self.rank}",
             "relative error": f"{ends}; the best approximation of this rank has {best:.4f}",
-            "PSNR": f"{psnr(recovered, clip, data_range=1):.1f} dB",
+            "PSNR": f"{psnr(recovered, clip, data_range=self.data_range):.1f} dB",
             "ended": f"{result.epochs} epochs, {result.seconds:.1f} s; {result.status}",
         }
 
     def frames(self, result: Result) -> list[tuple[Any, ...]]:
-        """Error, PSNR and SSIM of every frame; small frames have no SSIM."""
-        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
-        rows = []
+        """Return error, PSNR and SSIM of every frame; small frames have no SSIM."""
+        clip, recovered = self.clip.pixels, _full(result)
+        span, rows = self.data_range, []
         for k in range(clip.shape[2]):
             frame, true = recovered[:, :, k], clip[:, :, k]
             error = float(relative_error(frame, true)) if true.any() else float("nan")
             large = min(true.shape) >= SSIM_WINDOW
-            similarity = ssim(frame, true, data_range=1) if large else float("nan")
-            rows.append((k + self.first_frame, error, psnr(frame, true, data_range=1), similarity))
+            similarity = ssim(frame, true, data_range=span) if large else float("nan")
+            quality = psnr(frame, true, data_range=span)
+            rows.append((k + self.first_frame, error, quality, similarity))
         return rows
 
     def curves(self, result: Result) -> list[tuple[Any, ...]]:
-        """Cost, residual and error after every epoch."""
+        """Return cost, residual and error after every epoch."""
         history = result.history
         names = ("epoch", "cost", "residual", "error")
         return list(zip(*(history[name].tolist() for name in names), strict=True))
 
     def write(self, out: Path, result: Result) -> None:
-        """Recovered clip, strip, tables, curves and report, in a folder."""
+        """Write the recovered clip, plots, tables and report to a folder."""
         out.mkdir(parents=True, exist_ok=True)
-        clip, recovered = self.clip.pixels, np.asarray(result.X.full(), dtype=np.float64)
+        recovered = _full(result)
         result.save(out / "result.npz", overwrite=True)
         with replacing(out / "recovered.npy") as file:
             np.save(file, recovered)
-        magnify = max(1, 240 // max(clip.shape[:2]))
-        save_gif(out / "recovered.gif", recovered, magnify=magnify)
-        both = np.concatenate([clip, recovered], axis=1)
-        save_gif(out / "comparison.gif", both, magnify=magnify)
-        strip, curves = self._strip(recovered), self._draw_curves(result)
-        pictures = {"strip": (png(strip), strip), "curves": (png(curves), curves)}
+        save_gif(out / "recovered.gif", recovered, magnify=self._magnify)
+        self.save_comparison(out / "comparison.gif", recovered)
+        pictures = self.pictures(result)
         for name, (data, _) in pictures.items():
             write_bytes(out / f"{name}.png", data)
         frames = self.frames(result)
         write_bytes(out / "frames.csv", csv_bytes(FRAME_COLUMNS, frames))
         write_bytes(out / "curves.csv", csv_bytes(CURVE_COLUMNS, self.curves(result)))
-        movie = (out / "comparison.gif").read_bytes()
-        write_bytes(out / "report.html", self._report(result, pictures, movie, frames))
+        page = self.page(result, pictures, out / "comparison.gif", frames, files=True)
+        write_bytes(out / "report.html", page)
 
-    def _report(
-        self, result: Result, pictures: dict[str, Any], movie: bytes, frames: list[tuple[Any, ...]]
+    @property
+    def _magnify(self) -> int:
+        return max(1, 240 // int(max(self.clip.pixels.shape[:2])))
+
+    def save_comparison(self, path: Path, recovered: NumPyArray) -> None:
+        """Write a GIF of the original and the recovered clip side by side."""
+        both = np.concatenate([self.shown(self.clip.pixels), self.shown(recovered)], axis=1)
+        save_gif(path, both, magnify=self._magnify)
+
+    def pictures(self, result: Result) -> dict[str, tuple[bytes, Any]]:
+        """Return the plots of the report, each as PNG and as a Matplotlib figure."""
+        figures = {"strip": self._strip(_full(result)), "curves": self._draw_curves(result)}
+        return {name: (png(figure), figure) for name, figure in figures.items()}
+
+    def page(
+        self,
+        result: Result,
+        pictures: dict[str, tuple[bytes, Any]],
+        movie: Path,
+        frames: list[tuple[Any, ...]],
+        *,
+        files: bool,
     ) -> bytes:
+        """Return the HTML report; ``files`` lists the other files in its folder."""
         rows: list[tuple[str, ...]] = [
             (str(k), f"{e:.4f}", f"{p:.1f}", f"{s:.3f}") for k, e, p, s in frames
         ]
@@ -155,7 +183,8 @@ class VideoRecovery:
         context = {
             "title": f"{self.clip.origin.split(',')[0]}, recovered from {self.m} measurements",
             "summary": self.summary(result),
-            "movie": data_url(movie, "image/gif"),
+            "movie": data_url(movie.read_bytes(), "image/gif"),
+            "files": files,
             "strip": sections[0],
             "curves": sections[1],
             "provenance": machine()
@@ -171,10 +200,10 @@ class VideoRecovery:
         return render("video.html", context).encode()
 
     def _strip(self, recovered: NumPyArray, most: int = 8) -> Any:
-        """Frames side by side: original above, recovered and difference below."""
+        """Draw frames side by side: original above, recovered and difference below."""
         from lowtucker._plotting import new_figure
 
-        clip = self.clip.pixels
+        clip, recovered = self.shown(self.clip.pixels), self.shown(recovered)
         count = clip.shape[2]
         chosen = np.unique(np.linspace(0, count - 1, min(most, count)).round().astype(int))
         tall = max(0.5, min(2.0, clip.shape[0] / clip.shape[1]))
@@ -211,3 +240,7 @@ class VideoRecovery:
             panel.set_xlabel("epoch")
             panel.grid(alpha=0.3)
         return figure
+
+
+def _full(result: Result) -> NumPyArray:
+    return np.asarray(result.X.full(), dtype=np.float64)

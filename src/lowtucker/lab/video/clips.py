@@ -1,7 +1,7 @@
 """Read grey clips from videos, folders of images and arrays, and write them as GIF.
 
-Whatever the source, a clip is an array (rows, columns, frames) of floats between 0 and 1. Each
-source tells its size first; the crop and the memory are checked before pixels are read.
+For any source, a clip is an array (rows, columns, frames) of floats between 0 and 1. The crop and
+the memory are checked before pixels are read.
 """
 
 from __future__ import annotations
@@ -36,36 +36,36 @@ def load_video(
     name: str | None = None,
     max_bytes: int | None = None,
 ) -> NDArray[np.float64]:
-    """Grey clip as an array (rows, columns, frames) with values in [0, 1].
+    """Read a grey clip as an array (rows, columns, frames) with values in [0, 1].
 
     Parameters
     ----------
     path : path-like
         A video (``.mp4``, ``.m4v``, ``.mov``, ``.avi``, ``.webm``, ``.mkv``, ``.gif``); a folder
-        of images of one size, which are taken in the natural order of their names (``f2.png``
+        of images of one size, read in the natural order of their names (``f2.png``
         before ``f10.png``); or an array in a ``.npy``, ``.npz`` or ``.mat`` file: (rows, columns,
         frames), or in colour (rows, columns, 3, frames) or (frames, rows, columns, 3).
     frames, rows, columns : (int, int), optional
-        First and last to read, counted from 1, both included. All, where not given.
+        First and last to read, counted from 1, both included. All by default.
     name : str, optional
-        The array to read, where a file holds several.
+        Name of the array, if a file holds several.
     max_bytes : int, optional
-        Refuse larger clips (after the crop, in float64), and larger arrays in ``.npz`` and
-        ``.mat`` files, which are read whole. The physical memory is a limit too.
+        Reject larger clips (after the crop, in float64), and larger arrays in ``.npz`` and
+        ``.mat`` files, which are read whole. The physical memory is also a limit.
 
     Returns
     -------
     ndarray
-        Integers are divided by 255 or 65535: the largest value of their type, or the one that
-        wider integers stay below. Colours are weighted by 0.299,
-        0.587 and 0.114; of a video in YUV, its luma is taken. Alpha is ignored.
+        Integers are divided by 255 or 65535: the largest value of their type, or for wider
+        integers the smaller one that bounds them. Colours are weighted by 0.299, 0.587 and 0.114;
+        for a video in YUV, the luma is used. Alpha is ignored.
 
     Raises
     ------
     FileFormatError
-        Where the file is damaged, of another format, or too large.
+        If the file is damaged, of another format, or too large.
     ValueError
-        Where the crop is outside of the clip, or values are outside of [0, 1].
+        If the crop is outside the clip, or values are outside [0, 1].
 
     Examples
     --------
@@ -82,11 +82,11 @@ def load_video(
     spans = (_span("rows", rows), _span("columns", columns), _span("frames", frames))
     crop = Crop(path, *spans, max_bytes)
     if not path.exists():
-        raise FileNotFoundError(f"{path} does not exist; check the path, from {Path.cwd()}")
+        raise FileNotFoundError(f"{path} does not exist; check the path, relative to {Path.cwd()}")
     if not path.is_dir() and suffix in _ARRAYS:
         return _read_array(path, crop, name)
     if name is not None:
-        raise ValueError(f"name={name!r}: {path} holds no named arrays; leave the name out")
+        raise ValueError(f"name={name!r}: {path} holds no named arrays; omit the name")
     if path.is_dir():
         return read_folder(path, crop)
     if suffix not in CONTAINERS:
@@ -105,18 +105,18 @@ def save_gif(
     magnify: int = 1,
     frames_per_second: float = 10,
 ) -> None:
-    """Write a grey clip as a GIF that loops: completely, or not at all.
+    """Write a grey clip as a looping GIF, atomically.
 
     Parameters
     ----------
     path : path-like
-        Where to write; it must end in ``.gif``. An existing file is replaced.
+        The file to write; it must end in ``.gif``. An existing file is replaced.
     clip : array_like
-        Floats (rows, columns, frames), clipped to [0, 1] and rounded to 256 greys.
+        Floats (rows, columns, frames), clipped to [0, 1] and rounded to 256 grey levels.
     magnify : int
-        Draw each pixel as a square of this side.
+        Side of the square drawn for each pixel.
     frames_per_second : float
-        Between 0.01 and 50. The time of a frame is rounded to hundredths of a second.
+        Between 0.01 and 50. The frame time is rounded to hundredths of a second.
     """
     path, array = as_path(path), np.asarray(clip)
     if path.suffix.lower() != ".gif":
@@ -161,7 +161,7 @@ def _read_array(path: Path, crop: Crop, name: str | None) -> NDArray[np.float64]
 
 
 def _arranged(path: Path, array: NDArray[Any]) -> NDArray[Any]:
-    """As (rows, columns, frames), followed by the colours if any."""
+    """Transpose to (rows, columns, frames), followed by the colours if any."""
     matlab = array.ndim == 4 and array.shape[2] == 3
     imageio = array.ndim == 4 and array.shape[3] == 3
     if not array.size or not (array.ndim == 3 or matlab or imageio):

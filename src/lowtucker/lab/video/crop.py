@@ -1,4 +1,4 @@
-"""What all sources of clips share: the part that is wanted, greys, limits."""
+"""Cropping, grey conversion and limits shared by all sources of clips."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ __all__ = ["MOST_PIXELS", "Crop", "Span", "grey", "needed", "require_pixels"]
 Span = tuple[int, int]
 
 _LUMA = (0.299, 0.587, 0.114)  # ITU-R 601
-MOST_PIXELS = 2**26  # of one frame; twice an 8K frame
+MOST_PIXELS = 2**26  # per frame; twice an 8K frame
 
 
 @dataclass(frozen=True)
 class Crop:
-    """What of a clip is wanted, and how much memory it may take."""
+    """The part of a clip to read, and its memory limit."""
 
     path: Path
     rows: Span | None
@@ -33,17 +33,17 @@ class Crop:
     max_bytes: int | None
 
     def cut(self, axis: str, size: int) -> slice:
-        """The part of an axis, where it has that part."""
+        """Return the slice of an axis; raise ValueError if it is outside the clip."""
         first, last = getattr(self, axis) or (1, size)
         if last > size:
             raise ValueError(
-                f"{axis} {first}:{last} are outside of the clip, which has {axis} 1:{size};"
-                f" choose {axis} of {self.path} within"
+                f"{axis} {first}:{last} are outside the clip, which has {axis} 1:{size};"
+                f" choose {axis} of {self.path} in this range"
             )
         return slice(first - 1, last)
 
     def require_memory(self, rows: slice, columns: slice, frames: int) -> tuple[int, int, int]:
-        """Shape of the clip, where it may be that large."""
+        """Return the shape of the clip; raise FileFormatError if it is too large."""
         shape = (rows.stop - rows.start, columns.stop - columns.start, frames)
         limit = min(physical_memory(), memory_limit(self.max_bytes))
         if 8 * math.prod(shape) > limit:
@@ -55,7 +55,7 @@ class Crop:
 
 
 def needed(module: str) -> Any:
-    """Import a decoder, or say how to get it."""
+    """Import a decoder; raise ImportError with installation advice."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -66,7 +66,7 @@ def needed(module: str) -> Any:
 
 
 def require_pixels(path: Path, height: int, width: int) -> None:
-    """Refuse frames that no clip has."""
+    """Raise FileFormatError for an implausible frame size."""
     if not 1 <= height * width <= MOST_PIXELS:
         raise FileFormatError(
             f"{path} claims frames of {height} x {width} pixels; expected 1 to {MOST_PIXELS};"
@@ -75,13 +75,13 @@ def require_pixels(path: Path, height: int, width: int) -> None:
 
 
 def grey(where: object, array: NDArray[Any], colour: bool) -> NDArray[np.float64]:
-    """Floats in [0, 1]; colours are on the last axis."""
+    """Convert to grey floats in [0, 1]; colours are on the last axis."""
     if array.dtype.kind == "c":
         raise ValueError(f"{where} holds complex numbers; expected real ones; save their np.abs")
     with np.errstate(invalid="ignore"):
         low, high = array.min(), array.max()
     scale = _largest(array.dtype, int(high)) if array.dtype.kind in "iu" else 1
-    if not (low >= 0 and high <= scale):  # worded so that NaN is refused
+    if not (low >= 0 and high <= scale):  # written so that NaN is rejected
         raise ValueError(
             f"{where} holds values from {low:g} to {high:g}; expected floats between 0 and 1, or"
             " integers that are not negative; replace NaN, and divide by the largest value, for"
@@ -99,7 +99,7 @@ def grey(where: object, array: NDArray[Any], colour: bool) -> NDArray[np.float64
 
 
 def _largest(dtype: np.dtype[Any], high: int) -> int:
-    """White: the largest value of 8 or 16 bits; wider integers hold such values too."""
+    """Return the value of white: of 8 or 16 bits, also for wider integers."""
     if dtype.itemsize <= 2:
         return int(np.iinfo(dtype).max)
     return 255 if high <= 255 else 65535

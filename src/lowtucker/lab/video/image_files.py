@@ -48,24 +48,24 @@ def _is_image(path: Path) -> bool:
 
 
 def _natural(path: Path) -> tuple[list[int | str], str]:
-    parts = re.split(r"(\d+)", path.name.lower())  # text and digits in turn
+    parts = re.split(r"(\d+)", path.name.lower())  # text and digits alternate
     return [int(part) if place % 2 else part for place, part in enumerate(parts)], path.name
 
 
 @contextmanager
 def _opened_image(path: Path) -> Iterator[Any]:
-    """An image of the format that its name says, and no other: some formats run programs."""
+    """Open an image only in the format of its suffix: some formats run programs."""
     pillow = needed("PIL.Image")
     with damage_reported(path), pillow.open(path, formats=[IMAGES[path.suffix.lower()]]) as image:
         require_pixels(path, image.height, image.width)
         count = getattr(image, "n_frames", 1)
-        if count != 1 and image.format != "MPO":  # a photograph with previews is one image
+        if count != 1 and image.format != "MPO":  # MPO: a photograph with previews
             raise FileFormatError(f"{path} holds {count} images; expected one per file; split it")
         yield image
 
 
 def _pixels(image: Any) -> NDArray[Any]:
-    if image.mode == "I":  # 16 bits, in older Pillows
+    if image.mode == "I":  # 16 bits in older versions of Pillow
         return np.asarray(image) / 65535
     if image.mode in ("1", "L", "F") or image.mode.startswith("I;16"):
         return np.asarray(image)

@@ -1,4 +1,4 @@
-"""Clips in video files, by PyAV; a file that is not whole is refused, not read in part."""
+"""Clips in video files, read with PyAV; truncated files are rejected."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ _BEGINNINGS = {
 
 
 def read_container(path: Path, crop: Crop) -> NDArray[np.float64]:
-    """Decode a video up to the last frame that is wanted."""
+    """Decode a video up to the last requested frame."""
     kind = _identify(path)
     with _quiet() as av, _opened_video(av, path, kind) as (container, stream):
-        height, width = stream.height, stream.width  # the decoder changes those of the stream
+        height, width = stream.height, stream.width  # the decoder modifies those of the stream
         rows, columns = crop.cut("rows", height), crop.cut("columns", width)
         first, last = crop.frames or (1, sys.maxsize)
-        known = stream.frames or 1  # 0: the header does not say
+        known = stream.frames or 1  # 0 if unknown
         crop.require_memory(rows, columns, min(last - first + 1, known))
         kept: list[NDArray[Any]] = []
         count = 0
@@ -53,7 +53,7 @@ def read_container(path: Path, crop: Crop) -> NDArray[np.float64]:
                 if count >= first:
                     crop.require_memory(rows, columns, len(kept) + 1)
                     depth = "gray16le" if frame.format.components[0].bits > 8 else "gray"
-                    # on one thread: several mix up pixels of 10 bits (PyAV 18.1)
+                    # one thread: several corrupt pixels of 10 bits (PyAV 18.1)
                     grey_frame = frame.reformat(format=depth, threads=1)
                     kept.append(grey_frame.to_ndarray()[rows, columns].copy())
                 if count >= last:
@@ -66,7 +66,7 @@ def read_container(path: Path, crop: Crop) -> NDArray[np.float64]:
 
 @contextmanager
 def _quiet() -> Iterator[Any]:
-    """PyAV, which meanwhile logs nothing."""
+    """Yield PyAV with logging disabled."""
     av = needed("av")
     level = av.logging.get_level()
     av.logging.set_level(None)
@@ -78,22 +78,22 @@ def _quiet() -> Iterator[Any]:
 
 @contextmanager
 def _opened_video(av: Any, path: Path, kind: str) -> Iterator[tuple[Any, Any]]:
-    """A container of that kind and no other, for playlists open other files; and its video."""
+    """Open a container of one kind only, since playlists open other files."""
     with damage_reported(path):
         container = av.open(str(path.absolute()), format=kind, metadata_errors="replace")
     with container:
         if not container.streams.video:
-            raise FileFormatError(f"{path} holds no video, perhaps sound only; export the video")
+            raise FileFormatError(f"{path} holds no video, perhaps only sound; export the video")
         stream = container.streams.video[0]
         if stream.codec_context is None:
-            raise FileFormatError(f"{path} is damaged, or in a coding that PyAV cannot read")
+            raise FileFormatError(f"{path} is damaged, or in a codec that PyAV cannot decode")
         require_pixels(path, stream.height, stream.width)
-        stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}  # for later frames too
+        stream.codec_context.options = {"max_pixels": str(MOST_PIXELS)}  # also for later frames
         yield container, stream
 
 
 def _identify(path: Path) -> str:
-    """Kind of a container; refused where it is not what its suffix says, or not whole."""
+    """Return the kind of a container; reject a mismatched suffix or a truncated file."""
     if not path.is_file():
         raise FileFormatError(f"{path} is a device; expected a file, or a folder of images")
     expected = CONTAINERS[path.suffix.lower()]
@@ -111,7 +111,7 @@ def _identify(path: Path) -> str:
     )
 
 
-# How many bytes a container has by its own account; 0 where it does not say.
+# Declared size of a container in bytes; 0 if unknown.
 
 
 def _number(file: BinaryIO, count: int) -> int:
@@ -147,7 +147,7 @@ def _matroska_size(file: BinaryIO) -> int:
     more = 8 - first.bit_length()  # bytes that follow
     ones = (1 << 7 * (more + 1)) - 1
     size = (first << 8 * more | _number(file, more)) & ones
-    return 0 if size == ones else size  # all ones: not known
+    return 0 if size == ones else size  # all ones: unknown
 
 
 def _claimed_gif(file: BinaryIO) -> int:
@@ -161,7 +161,7 @@ def _claimed_gif(file: BinaryIO) -> int:
             file.seek(1, os.SEEK_CUR)
         while mark in (b",", b"!") and (length := _number(file, 1)):
             file.seek(length, os.SEEK_CUR)
-    return file.tell() + (mark == b"")  # at least the end mark is absent
+    return file.tell() + (mark == b"")  # the end marker is missing
 
 
 def _skip_palette(file: BinaryIO, more: int) -> None:
@@ -175,7 +175,7 @@ _CLAIMS |= {"avi": _claimed_avi, "gif": _claimed_gif}
 
 
 def require_magnify(magnify: Any, rows: int, columns: int) -> None:
-    """Refuse frames that a GIF cannot hold."""
+    """Raise ValueError for frames that a GIF cannot hold."""
     whole = isinstance(magnify, int | np.integer) and magnify >= 1
     if (
         not whole
@@ -189,7 +189,7 @@ def require_magnify(magnify: Any, rows: int, columns: int) -> None:
 
 
 def encoded_gif(clip: NDArray[Any], magnify: int, rate: Fraction) -> bytes:
-    """Bytes of a GIF in 256 greys."""
+    """Encode a clip as a GIF with 256 grey levels."""
     stream = io.BytesIO()
     with _quiet() as av, av.open(stream, "w", format="gif") as container:
         gif = container.add_stream("gif", rate=rate)

@@ -1,4 +1,4 @@
-// The page: tabs, the address, and the code that does the same.
+// The page: tabs, the address, and the dialog with Python code.
 import { about } from "./stream.js";
 import { Data } from "./data.js";
 import { Phase } from "./phase.js";
@@ -10,7 +10,7 @@ const panels = { synthetic: new Synthetic(), data: new Data(limits.limits), phas
 const tabs = [...document.querySelectorAll('[role="tab"]')];
 let current = "synthetic";
 
-// The address holds the settings of the open tab; a file stays behind.
+// The address holds the settings of the open tab, except the file.
 function address() {
   const { file, ...values } = panels[current].values();
   return `?${new URLSearchParams(values)}`;
@@ -55,14 +55,14 @@ for (const [k, tab] of tabs.entries()) {
 
 for (const panel of Object.values(panels)) {
   panel.onChange = () => { clearTimeout(waiting); waiting = setTimeout(() => remember("replaceState"), 250); };
-  // what was run stays behind in the history; later changes go into a new entry
+  // a run keeps its entry in the history; later changes go into a new entry
   panel.onRun = () => { if (address() !== panel.lastRun) history.pushState(null, "", address()); panel.lastRun = address(); };
   panel.adapt();
   panel.check();
 }
 addEventListener("popstate", restore);
 
-// A file that misses the box is taken too, instead of opening in place of the page.
+// A file dropped outside the box is accepted too, instead of replacing the page.
 for (const kind of ["dragover", "drop"]) {
   addEventListener(kind, (event) => {
     if (event.defaultPrevented || !event.dataTransfer?.types.includes("Files")) return;

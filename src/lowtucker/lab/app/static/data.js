@@ -1,4 +1,4 @@
-// Tab 2: a file of the visitor's, a part of it, and its recovery.
+// Tab 2: recovery of a part of an uploaded file.
 import { counted, make, part, read, say, write } from "./dom.js";
 import { Panel } from "./panel.js";
 import { decoded, draw } from "./pictures.js";
@@ -47,7 +47,7 @@ export class Data extends Panel {
     const status = part(this.root, "uploading");
     say(part(this.root, "refused"), "");
     if (file && file.size > this.limits.upload_bytes) {
-      say(part(this.root, "refused"), `${file.name} has ${Math.ceil(file.size / 1e6)} MB; this page takes ${this.limits.upload_bytes / 1e6}. Cut it, or use \`lowtucker video\`.`);
+      say(part(this.root, "refused"), `${file.name} has ${Math.ceil(file.size / 1e6)} MB; the limit of this page is ${this.limits.upload_bytes / 1e6} MB. Cut it, or use \`lowtucker video\`.`);
       return;
     }
     status.textContent = "Reading…";
@@ -78,7 +78,7 @@ export class Data extends Panel {
     this.wanted = {};
   }
 
-  // The part in the address if it fits, or one in the middle that is quick to recover.
+  // The part in the address if it is valid, otherwise a central part that is quick to recover.
   cropped(first) {
     const values = {};
     part(this.root, "uploading").textContent = `${this.file.file}: ${this.shape.join(" × ")}`;
@@ -110,10 +110,10 @@ export class Data extends Panel {
 
   spans() { return AXES.map((axis) => read(this.root)[axis].split(":").map(Number)); }
 
-  // The preview with a frame around the part.
+  // Draw the preview with a frame around the part.
   frame() {
     const canvas = part(this.root, "preview"), small = document.createElement("canvas");
-    const seen = this.file.previews[this.chosen], volume = seen && decoded(seen); // of very many arrays, some have none
+    const seen = this.file.previews[this.chosen], volume = seen && decoded(seen); // only the first arrays have previews
     if (volume) draw(small, volume, 0, this.file.reader === "video" || (volume.low >= 0 && volume.high <= 1) ? "grey" : "viridis");
     const [rows, columns] = this.shape, context = canvas.getContext("2d");
     Object.assign(canvas, { width: 600, height: Math.max(40, Math.min(1200, Math.round((600 * rows) / columns))) });
@@ -128,7 +128,7 @@ export class Data extends Panel {
     context.fill("evenodd");
     Object.assign(context, { lineWidth: 4, strokeStyle: "#35d0bd" });
     context.strokeRect(...box);
-    canvas.setAttribute("aria-label", `Preview of the middle slice; rows ${top} to ${bottom} and columns ${left} to ${right} are chosen`);
+    canvas.setAttribute("aria-label", `Preview of the middle slice; rows ${top} to ${bottom} and columns ${left} to ${right} are selected`);
   }
 
   listenToPreview() {
@@ -152,8 +152,8 @@ export class Data extends Panel {
   tell(facts) {
     const b = (text) => make("b", {}, text);
     part(this.root, "story").replaceChildren(
-      "This part has ", b(counted(facts.entries)), " entries. It is measured ", b(counted(facts.m)), " times and then forgotten: ",
-      b(`${facts.ratio.toPrecision(3)} measurements`), ` for each of the ${counted(facts.dof)} degrees of freedom of a tensor of this rank. Real clips are only nearly of low rank, so a small error stays.`,
+      "This part has ", b(counted(facts.entries)), " entries. It is recovered from ", b(counted(facts.m)), " measurements: ",
+      b(`${facts.ratio.toPrecision(3)} measurements`), ` per degree of freedom (${counted(facts.dof)} at this rank). Real clips are only approximately of low rank, so a small error remains.`,
     );
     bars(part(this.root, "bars"), facts);
   }

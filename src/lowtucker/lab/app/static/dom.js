@@ -1,4 +1,4 @@
-// Small helpers: elements, numbers, and settings that live in controls.
+// Helpers: elements, numbers, and the settings in controls.
 export const part = (root, name) => root.querySelector(`[data-part="${name}"]`);
 
 export function make(tag, attributes = {}, ...children) {
@@ -31,7 +31,7 @@ function fields(root) {
   return found;
 }
 
-// Settings of a panel, as the words that the address and the server have.
+// Settings of a panel, as texts for the address and the server.
 export function read(root) {
   const values = {};
   for (const [name, controls] of fields(root)) {
@@ -62,7 +62,7 @@ export function write(root, values) {
   label(root);
 }
 
-// Numbers beside the sliders.
+// Show the values of the sliders.
 export function label(root) {
   for (const slider of root.querySelectorAll('input[type="range"]:not([data-field="slice"])')) {
     const output = slider.parentElement.querySelector("output");

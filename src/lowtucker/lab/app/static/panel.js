@@ -1,4 +1,4 @@
-// A tab: settings that are checked as they change, one run at a time, an address that says it all.
+// A tab: settings are checked as they change and stored in the address; one run at a time.
 import { label, mark, part, read, say, write } from "./dom.js";
 import { describe, run } from "./stream.js";
 
@@ -39,7 +39,7 @@ export class Panel {
     if (!["x", "y", "slice"].includes(name)) this.check();
   }
 
-  // Ask the server what the settings amount to; the last question counts.
+  // Let the server check the settings; only the last request counts.
   check() {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.ask(), 60);
@@ -71,7 +71,7 @@ export class Panel {
   // The code of these settings, or why there is none.
   shownCode() {
     if (this.wrong) return `There is no code for these settings: ${this.wrong}`;
-    return this.code || "Choose a file first: its code will be here.";
+    return this.code || "Choose a file first.";
   }
 
   toggle() { if (this.running) this.stop(); else this.start(); }
@@ -106,7 +106,7 @@ export class Panel {
         if (event.event === "error" || event.event === "end") ended = event.event;
         this.hear(event);
       });
-      if (!ended) say(part(this.form, "problem"), "The server ended this run. Try again.");
+      if (!ended) say(part(this.form, "problem"), "The server stopped this run. Try again.");
     } catch (error) {
       if (error.name !== "AbortError") {
         mark(this.root, error.field);
@@ -116,7 +116,7 @@ export class Panel {
       if (this.control === control) {
         this.control = null;
         this.look(false);
-        this.finished(ended === "end" ? "" : "Ended early.");
+        this.finished(ended === "end" ? "" : "Stopped early.");
       }
     }
   }

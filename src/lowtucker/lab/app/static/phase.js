@@ -1,4 +1,4 @@
-// Tab 3: success over (m/dof, rank), and the figures of the paper.
+// Tab 3: success rates over (m/dof, rank), and the figures of the paper.
 import { counted, make, part, short } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Curves } from "./plot.js";
@@ -6,14 +6,14 @@ import { Gallery } from "./pictures.js";
 
 const PALETTE = ["--tiht", "--stotiht", "--auto", "#b04fc4", "#8a8f2a", "#d0417e", "--soft"];
 const STORIES = {
-  grid: "Each field is a rank and a number of measurements, in units of the degrees of freedom: the share of random tensors that come back. Somewhere it turns from never to always.",
-  fig1: "Figure 1: with the published step, StoTIHT needs somewhat fewer epochs the larger its blocks are, and with any of them fewer than TIHT, which takes all rows at once (b = m).",
-  fig2: "Figure 2: the same runs against time, where small blocks pay for their many steps.",
+  grid: "Each cell shows the share of random tensors recovered, for a rank and a number of measurements per degree of freedom. There is a sharp transition from failure to success.",
+  fig1: "Figure 1: with the published step, StoTIHT needs slightly fewer epochs with larger blocks, and for every block size fewer than TIHT, which uses all rows at once (b = m).",
+  fig2: "Figure 2: the same runs against time, where small blocks are slow because of their many iterations.",
   fig3: "Figure 3: how often TIHT and StoTIHT recover a 5 × 5 × 6 tensor from few measurements, with the paper's settings.",
   fig4: "Figure 4: many measurements, but few epochs.",
-  fig5: "Figure 5: epochs that TIHT and StoTIHT need until the tensor is recovered.",
-  fig6: "Figure 6: a clip recovered from 30 000 measurements. The authors' candle is theirs; here a synthetic flame stands in. Its matrix takes 1.1 GB, and half a minute.",
-  fig7: "Figure 7: cost and error on the clip of Figure 6. The matrix takes 1.1 GB, and half a minute.",
+  fig5: "Figure 5: epochs to recovery for TIHT and StoTIHT.",
+  fig6: "Figure 6: a clip recovered from 30 000 measurements. A synthetic flame replaces the authors' candle. The matrix takes 1.1 GB, and the run half a minute.",
+  fig7: "Figure 7: cost and error on the clip of Figure 6. The matrix takes 1.1 GB, and the run half a minute.",
 };
 
 function grouped(rows, key) {
@@ -22,7 +22,7 @@ function grouped(rows, key) {
   return groups;
 }
 
-// A table whose fields take colour as their numbers arrive.
+// A table whose cells are coloured as their values arrive.
 class Heat {
   constructor(place, title, corner, columns, rows) {
     this.fields = new Map();
@@ -104,7 +104,7 @@ export class Phase extends Panel {
     } else {
       part(this.root, "diagrams").append(make("p", { class: "caption" }, event.caption));
     }
-    this.progress(this.total === 1 ? "One computation; nothing to see until it is done…" : null);
+    this.progress(this.total === 1 ? "One computation; results are shown at the end…" : null);
   }
 
   cell(event) {
@@ -125,7 +125,7 @@ export class Phase extends Panel {
     this.redraw();
   }
 
-  // Figures 3 to 5: one diagram for each algorithm.
+  // Figures 3 to 5: one diagram per algorithm.
   field(row) {
     const epochs = this.preset === "fig5", ranks = ["2-2-3", "2-2-2", "1-2-2", "1-1-2"];
     if (!this.heats[row.algorithm]) {
@@ -137,7 +137,7 @@ export class Phase extends Panel {
     const value = epochs ? row.mean_epochs : row.success_rate;
     const share = epochs ? (value === null ? 0 : Math.max(0, 1 - value / 200)) : value;
     const text = epochs ? (value === null ? "–" : value.toFixed(0)) : String(Math.round(100 * value));
-    this.heats[row.algorithm].fill(row.rank, row.m, share, text, `rank ${row.rank}, m = ${row.m}, ${row.trials} tensors`);
+    this.heats[row.algorithm].fill(row.rank, row.m, share, text, `rank ${row.rank}, m = ${row.m}, ${row.trials} trials`);
   }
 
   frames(event) {
@@ -158,7 +158,8 @@ export class Phase extends Panel {
     const quantity = this.values().y === "cost" ? "cost" : "relative_error", x = this.preset === "fig2" ? "seconds" : "epoch";
     const groups = grouped(this.rows, (row) => (row.block_size ? (row.algorithm === "TIHT" ? "TIHT, all rows" : `b = ${row.block_size}`) : row.algorithm));
     const names = [...groups.keys()].filter((name) => !(name === "b = 360" && groups.has("TIHT, all rows")));
-    const curves = names.map((name, k) => ({ label: name, color: name.startsWith("TIHT") ? "--ink" : PALETTE[k % PALETTE.length], dash: name.startsWith("TIHT") ? [6, 4] : undefined, x: groups.get(name).map((row) => row[x]), y: groups.get(name).map((row) => row[quantity]) }));
+    const isTiht = (name) => groups.get(name)[0].algorithm === "TIHT";
+    const curves = names.map((name, k) => ({ label: name, color: isTiht(name) ? "--ink" : PALETTE[k % PALETTE.length], dash: isTiht(name) ? [6, 4] : undefined, x: groups.get(name).map((row) => row[x]), y: groups.get(name).map((row) => row[quantity]) }));
     return [curves, { x: x === "epoch" ? "epochs" : "seconds of one trial", y: `mean ${quantity.replace("_", " ")}`, log: true, domain: null }];
   }
 
@@ -177,22 +178,22 @@ export class Phase extends Panel {
 
   tell(facts) {
     this.story();
-    if (facts.recoveries) part(this.root, "story").append(` ${counted(facts.cells)} fields, ${counted(facts.recoveries)} recoveries.`);
+    if (facts.recoveries) part(this.root, "story").append(` ${counted(facts.cells)} cells, ${counted(facts.recoveries)} recoveries.`);
   }
 
-  // The least ratio from which on every field is at 95 % or more; only of fields that were tried.
+  // The smallest ratio from which on every computed cell has a rate of at least 95 %.
   turning() {
     const ratios = [...new Set(this.rows.map((row) => row.x))].sort((a, b) => b - a);
     const all = (q) => this.rows.filter((row) => row.x === q).every((row) => row.y >= 0.95);
-    const times = (q) => `m = ${Number(q.toFixed(2))} × the degrees of freedom`;
+    const times = (q) => `${Number(q.toFixed(2))} × dof`;
     let least = null;
     for (const q of ratios) { if (!all(q)) break; least = q; }
-    if (!ratios.length) return "Done. No field could be tried: all need more measurements than there are entries.";
-    if (least === null) return `Done. Even at ${times(ratios[0])}, the most that was tried, not all ranks come back.`;
+    if (!ratios.length) return "Done. No cell was computed: all need more measurements than there are entries.";
+    if (least === null) return `Done. Even at m = ${times(ratios[0])}, the largest ratio, not all ranks are recovered.`;
     const there = this.rows.filter((row) => row.x >= least), wanted = this.event.ratios.filter((q) => q >= least).length * this.event.ranks.length;
-    if (there.length === wanted) return `Done. From ${times(least)} on, 95 % or more come back at all these ranks.`;
+    if (there.length === wanted) return `Done. For m ≥ ${times(least)}, at least 95 % are recovered at all ranks.`;
     const ranks = this.event.ranks.map((r) => r.join("-")).filter((r) => there.some((row) => row.rank === r)).map((r) => `(${r.replaceAll("-", ",")})`);
-    return `Done. From ${times(least)} on, 95 % or more come back wherever that was tried: at the ranks ${ranks.join(", ")}. ${wanted - there.length} of ${wanted} fields there were not: they need more measurements than there are entries.`;
+    return `Done. For m ≥ ${times(least)}, at least 95 % are recovered in all computed cells: at the ranks ${ranks.join(", ")}. ${wanted - there.length} of ${wanted} cells were not computed: they need more measurements than there are entries.`;
   }
 
   finished(text) {

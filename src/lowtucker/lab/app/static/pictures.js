@@ -1,4 +1,4 @@
-// Slices of tensors on canvases: 256 levels from the server, colours from here.
+// Draw slices of tensors on canvases: 256 levels from the server, coloured here.
 import { isDark, onTheme } from "./plot.js";
 import { make, part, short } from "./dom.js";
 
@@ -40,7 +40,7 @@ export function draw(canvas, volume, slice, colours) {
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
 
-// Pictures side by side that share one slider.
+// Images side by side that share one slider.
 export class Gallery {
   constructor(root) {
     this.root = root;
@@ -73,7 +73,7 @@ export class Gallery {
     this.card.hidden = true;
   }
 
-  // A place for pictures that are below each other; grey until they come.
+  // A container for images below each other; grey until they arrive.
   stack(name) {
     if (!this.stacks.has(name)) {
       this.stacks.set(name, make("div", { class: "stack" }));

@@ -1,4 +1,4 @@
-// Curves, drawn by uPlot; a table says the same in words.
+// Curves, drawn by uPlot, with an equivalent table.
 import { part, short, table } from "./dom.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
@@ -15,7 +15,7 @@ function decades(u, low, high) {
   return [10 ** floor, 10 ** Math.max(ceil, floor + 1)];
 }
 
-// One line for every power of ten, or for some of them where there are many.
+// A grid line per power of ten, or fewer if there are many.
 function tens(u, axis, low, high) {
   const first = Math.round(Math.log10(low)), last = Math.round(Math.log10(high)), every = Math.ceil((last - first) / 9);
   const lines = [];
@@ -92,7 +92,7 @@ export class Curves {
       series: [{ label: x, value: shown }, ...this.curves.map((c) => ({
         label: c.label, stroke: css(c.color) || c.color, width: 2.2, spanGaps: true, dash: c.dash, points: { show: (u) => u.data[0].length < 40, size: 5 }, value: shown,
       }))],
-      legend: { markers: { // as the line is: full, or dashed
+      legend: { markers: { // solid or dashed, as the line
         width: 3, fill: (u, k) => (u.series[k].dash ? "transparent" : u.series[k].stroke(u, k)), dash: (u, k) => (u.series[k].dash ? "dashed" : "solid"),
       } },
       cursor: { points: { size: 7 }, drag: { x: false, y: false } },
@@ -113,11 +113,11 @@ export class Curves {
     u.ctx.restore();
   }
 
-  // The words: what a screen reader says of the picture, and all numbers.
+  // Update the description for screen readers and the table.
   describe() {
     const { x, y } = this.options;
     const ends = this.curves.filter((c) => c.y.length).map((c) => `${c.label}: ${short(c.y.at(-1))} at ${x} ${short(c.x.at(-1))}`);
-    this.place.setAttribute("aria-label", `${y} against ${x}. ${ends.join("; ") || "Nothing yet"}.`);
+    this.place.setAttribute("aria-label", `${y} against ${x}. ${ends.join("; ") || "No data yet"}.`);
     const place = part(this.root, "table");
     if (!place || !place.parentElement.open) return;
     this.tabulate();

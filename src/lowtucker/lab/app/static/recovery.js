@@ -1,4 +1,4 @@
-// What the synthetic tab and the tab for one's own data share: curves, verdicts, pictures.
+// Curves, verdicts and images shared by the synthetic tab and the data tab.
 import { counted, make, part, short } from "./dom.js";
 import { Curves } from "./plot.js";
 import { Gallery, gapTitle } from "./pictures.js";
@@ -9,13 +9,13 @@ const LABELS = { epoch: "epochs", passes: "passes over the measurements", second
 
 const verdict = (event) => (event.success ? ["yes", "recovered", event.advice] : ["no", "not recovered", event.advice]);
 
-// Data are only nearly of low rank: what counts is how close the best tensor of the rank comes.
+// Data are only approximately of low rank: compare with the best approximation of the rank.
 function nearness(event) {
   const near = event.error !== null && event.error <= Math.max(1.5 * event.best, 1e-4);
-  const numbers = `The relative error is ${short(event.error)}; the best tensor of this rank has ${short(event.best)}.`;
+  const numbers = `The relative error is ${short(event.error)}; the best approximation of this rank has ${short(event.best)}.`;
   if (near && event.success) return ["yes", "recovered", numbers];
-  if (near) return ["", "approximated", `${numbers} A larger rank, with enough measurements, comes closer.`];
-  return ["no", "not recovered", `${numbers} Take more measurements, or a smaller rank.`];
+  if (near) return ["", "approximated", `${numbers} A larger rank, with enough measurements, is more accurate.`];
+  return ["no", "not recovered", `${numbers} Use more measurements, or a smaller rank.`];
 }
 
 export class Recovery {
@@ -49,16 +49,16 @@ export class Recovery {
     for (const name of event.solvers) {
       this.gallery.stack(name);
       if (!this.stacked) this.gallery.stack(`${name} gap`);
-      const card = make("div", { class: "verdict" }, make("h3", {}, name, make("span", { class: "badge" }, "waits")));
+      const card = make("div", { class: "verdict" }, make("h3", {}, name, make("span", { class: "badge" }, "waiting")));
       card.style.setProperty("--c", `var(${COLOURS[name]})`);
       this.verdicts.append(card);
       const columns = Object.fromEntries(COLUMNS.map((column) => [column, []]));
-      this.runs.set(name, { columns, card });
+      this.runs.set(name, { columns, card, done: false });
     }
     this.draw();
   }
 
-  start(event) { this.runs.get(event.solver).card.querySelector(".badge").textContent = "runs"; }
+  start(event) { this.runs.get(event.solver).card.querySelector(".badge").textContent = "running"; }
 
   points(event) {
     const { columns } = this.runs.get(event.solver);
@@ -74,6 +74,7 @@ export class Recovery {
   result(event) {
     const run = this.runs.get(event.solver);
     run.columns = event.history;
+    run.done = true;
     const [kind, word, text] = event.best === null ? verdict(event) : nearness(event);
     const badge = make("span", { class: `badge ${kind}` }, word);
     const numbers = [["error", short(event.error)], ["residual", short(event.residual)], ["effort", `${counted(event.epochs)} epochs, ${short(event.passes)} passes, ${short(event.seconds)} s`]];
@@ -95,13 +96,12 @@ export class Recovery {
 
   stopped() {
     for (const run of this.runs.values()) {
-      const badge = run.card.querySelector(".badge");
-      if (["waits", "runs"].includes(badge.textContent)) badge.textContent = "stopped";
+      if (!run.done) run.card.querySelector(".badge").textContent = "stopped";
     }
   }
 }
 
-// Three bars to scale: what there is, what is measured, what it takes.
+// Three bars to scale: entries, measurements, degrees of freedom.
 export function bars(place, facts) {
   const most = Math.max(facts.entries, facts.m);
   const rows = [["entries", facts.entries, "all"], ["measurements", facts.m, "m"], ["degrees of freedom", facts.dof, "dof"]];

@@ -1,8 +1,8 @@
-// Requests to the server that served this page; it is the only one there is.
+// Requests to the server of this page; no other server is contacted.
 async function answer(response) {
   if (response.ok) return response;
   let content = { error: `The server answered ${response.status}.`, field: "" };
-  try { content = await response.json(); } catch { /* not JSON: the status must do */ }
+  try { content = await response.json(); } catch { /* not JSON: keep the status */ }
   const error = new Error(content.error);
   error.field = content.field;
   throw error;
@@ -10,7 +10,7 @@ async function answer(response) {
 
 const post = (path, body, signal) => fetch(path, { method: "POST", body, signal }).catch((error) => {
   if (error.name === "AbortError") throw error;
-  throw new Error("The server does not answer. Is `lowtucker app` still running?");
+  throw new Error("The server does not respond. Is `lowtucker app` still running?");
 }).then(answer);
 
 export const about = async () => (await answer(await fetch("/api/about"))).json();
@@ -19,7 +19,7 @@ export const upload = async (file) => (await post(`/api/uploads?name=${encodeURI
 export const example = async () => (await post("/api/uploads?example=flame", "")).json();
 export const forget = (key) => fetch(`/api/uploads/${key}`, { method: "DELETE", keepalive: true }).catch(() => {});
 
-// Run settings and hear its events; aborting the signal ends the run on the server.
+// Run settings and receive the events; aborting the signal stops the run on the server.
 export async function run(values, signal, hear) {
   const response = await post("/api/run", JSON.stringify(values), signal);
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();

@@ -1,4 +1,4 @@
-// Tab 1: a tensor that is made here, measured and recovered.
+// Tab 1: recovery of a synthetic tensor.
 import { counted, make, part } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Recovery, bars } from "./recovery.js";
@@ -9,7 +9,7 @@ export class Synthetic extends Panel {
     this.recovery = new Recovery(this.root, () => (this.values().signal === "flame" ? "fire" : "viridis"), true);
   }
 
-  // A rank is not larger than its side.
+  // No entry of the rank exceeds the size of its mode.
   adapt() {
     for (let k = 0; k < 3; k += 1) {
       const side = this.root.querySelector(`[data-field="shape"][data-index="${k}"]`);
@@ -23,10 +23,10 @@ export class Synthetic extends Panel {
   tell(facts) {
     const b = (text) => make("b", {}, text);
     const shape = this.values().shape.replaceAll(",", " × ");
-    const few = facts.ratio < 1 ? "That is fewer than its degrees of freedom: it cannot work." : facts.ratio < 1.5 ? "That is close to the least there can be." : "Is that enough? Press Run.";
+    const few = facts.ratio < 1 ? "This is fewer than its degrees of freedom: recovery is impossible." : facts.ratio < 1.5 ? "This is close to the minimum." : "";
     part(this.root, "story").replaceChildren(
-      "A tensor of ", b(shape), " has ", b(counted(facts.entries)), " entries, but this one has low Tucker rank: ", b(counted(facts.dof)),
-      " degrees of freedom describe it. We look at it through ", b(counted(facts.m)), ` measurements, ${(100 * facts.share).toPrecision(3)} % of its entries. ${few}`,
+      "A tensor of ", b(shape), " has ", b(counted(facts.entries)), " entries, but one of this Tucker rank has only ", b(counted(facts.dof)),
+      " degrees of freedom. It is recovered from ", b(counted(facts.m)), ` measurements, ${(100 * facts.share).toPrecision(3)} % of its entries. ${few}`,
     );
     bars(part(this.root, "bars"), facts);
   }
