@@ -176,7 +176,7 @@ def test_stacks_in_stacks_are_taken_apart():
 def test_the_start_of_a_stack_is_that_of_the_summed_adjoints():
     A, M = three()
     v = vector(A.m)
-    expected = lt.hosvd((M.T @ v).reshape(SHAPE), (2, 2, 2))  # entries: rows are not alike
+    expected = lt.hosvd((M.T @ v).reshape(SHAPE), (2, 2, 2))  # entries are not isotropic
     np.testing.assert_allclose(A.spectral_start(v, (2, 2, 2)).full(), expected.full(), **NEAR)
 
 
@@ -265,7 +265,7 @@ def test_normal_equations_are_those_of_the_parts(monkeypatch):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)
 
 
-def test_rows_are_alike_where_all_parts_are():
+def test_a_stack_is_isotropic_if_all_parts_are():
     dense, samples = lt.DenseOperator(matrix(5), SHAPE), lt.entries(SHAPE, INDEX)
     assert stack([dense, dense]).traits.isotropic
     assert not stack([dense, samples]).traits.isotropic
