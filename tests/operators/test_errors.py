@@ -65,7 +65,7 @@ bad_operators = {
     "dense-vector": (
         lambda: lt.DenseOperator(np.ones(12), SHAPE),
         ValueError,
-        r"matrix must have one row a measurement, got shape \(12,\)",
+        r"matrix must have one row per measurement, got shape \(12,\)",
     ),
     "dense-nan": (
         lambda: lt.DenseOperator(with_entry(np.nan), SHAPE),
@@ -157,7 +157,7 @@ bad_operators = {
     "as_operator-order-of-an-operator": (
         lambda: lt.as_operator(dense(), order="F"),
         ValueError,
-        'DenseOperator.*give order="F" when the operator is made',
+        'DenseOperator.*pass order="F" when you create the operator',
     ),
     "as_operator-wrong-order-of-an-operator": (
         lambda: lt.as_operator(dense(), order="X"),
@@ -309,10 +309,10 @@ bad_operators = {
     "operator_norm-stack": (
         lambda: lt.operator_norm(stack()),
         ValueError,
-        "operator_norm expects one operator, got a stack",
+        "operator_norm expects one operator, got a batch",
     ),
     "to_scipy": (lambda: lt.to_scipy(5), TypeError, "A must be a MeasurementOperator.*int"),
-    "to_scipy-stack": (lambda: lt.to_scipy(stack()), ValueError, "one operator, got a stack"),
+    "to_scipy-stack": (lambda: lt.to_scipy(stack()), ValueError, "one operator, got a batch"),
     "check_adjoint-seed": (
         lambda: lt.check_adjoint(dense(), seed=-1),
         ValueError,
@@ -425,9 +425,9 @@ def test_restrict_refuses_rows_that_do_not_exist(A, given):
         A.restrict(rows)
 
 
-def test_rows_of_a_stack_must_have_one_entry_a_trial():
+def test_rows_of_a_batch_must_have_one_entry_per_problem():
     with pytest.raises(
-        ValueError, match="rows must have one entry for each of the 3 trials, got 2"
+        ValueError, match="rows must have one entry for each of the 3 problems, got 2"
     ):
         stack().restrict((slice(0, 1), slice(0, 1)))
     with pytest.raises(ValueError, match="rows must be from 0 to 4"):
@@ -637,11 +637,13 @@ def test_leading_axes_of_tensors_and_data_must_fit():
         stack().forward(np.ones((4, 3, *SHAPE)))
 
 
-def test_operators_without_fast_rows_do_not_take_other_rows_for_every_trial():
+def test_only_dense_operators_take_different_rows_for_every_problem():
     y = np.ones((3, M))
     for name in ("sparse", "adapter", "function"):
         problem = lt.Problem(MAKERS[name](), y)
-        with pytest.raises(TypeError, match=r"measures the same rows for every trial.*each of 3"):
+        with pytest.raises(
+            TypeError, match=r"measures the same rows for every problem of a batch, got 3 sets"
+        ):
             problem.block((slice(0, 2), slice(1, 3), slice(2, 4)))
 
 

@@ -80,8 +80,7 @@ def check_matrix(A: Array, name: str) -> None:
     if not all_finite(A):
         row = int(np.argwhere(~np.isfinite(to_numpy(A)))[0, 0])
         raise ValueError(
-            f"{name} has NaN or infinite entries, the first in row {row}. Leave out the "
-            "measurements that they belong to."
+            f"{name} has NaN or infinite entries, the first in row {row}. Leave out those rows."
         )
 
 
