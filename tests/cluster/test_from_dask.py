@@ -581,7 +581,7 @@ def test_an_error_leaves_nothing_on_the_workers(client):
     eventually(let_go)
 
 
-def test_chunks_that_do_not_fit_are_said_and_computed_anew(client, problem, monkeypatch):
+def test_chunks_that_do_not_fit_warn_and_are_computed_again(client, problem, monkeypatch):
     _, y, X = problem
     monkeypatch.setattr(engines, "_memory", lambda *_: 1e5)
     with pytest.warns(UserWarning, match="more than the workers can keep"):

@@ -22,7 +22,7 @@ def name(request):
 @pytest.fixture
 def A(name):
     with warnings.catch_warnings():
-        if name in SLOW:  # tested by test_slow_restriction_says_so_once
+        if name in SLOW:  # tested by test_a_slow_restriction_warns_once
             warnings.simplefilter("ignore", lt.SlowOperatorWarning)
         yield OPERATORS[name]()
 
@@ -79,7 +79,7 @@ def matrix_of(A):
 
 
 def matrix_at_once(A):
-    """The same from a batch of all unit tensors, see test_leading_axes_are_trials."""
+    """The same from a batch of all unit tensors, see test_leading_axes_are_a_batch."""
     return matrix_of(A) if A.batch_shape else A.forward(units(A)).T
 
 
@@ -186,7 +186,7 @@ def test_tangent_design_measures_the_basis(A, matrix, rng):
 
 def test_normal_equations_are_those_of_the_dense_design(A, rng):
     if A.batch_shape:
-        pytest.skip("a stack has no tangent design")
+        pytest.skip("a batch has no tangent design")
     T = tangent_space(A)
     D = A.tangent(T)
     dense, y = D.dense(), random_measurements(A, rng)
@@ -208,9 +208,9 @@ def test_normal_equations_are_those_of_the_dense_design(A, rng):
         )
 
 
-def test_leading_axes_are_trials(A, rng):
+def test_leading_axes_are_a_batch(A, rng):
     if A.batch_shape:
-        pytest.skip("a stack already")
+        pytest.skip("a batch already")
     X = random_tensor(A, rng, batch=(2, 3))
     out = A.forward(X)
     assert out.shape == (2, 3, A.m)
@@ -260,7 +260,7 @@ def test_wrong_rows_say_what_was_expected(A):
         A.restrict(np.array([0.5]))
 
 
-def test_repr_says_what_it_measures(A):
+def test_repr_names_the_measurements(A):
     assert f"{A.m} measurements of tensors of shape {A.shape}" in repr(A)
 
 
@@ -344,7 +344,7 @@ def test_rank_one_rows_of_a_tensor_beyond_memory_are_refused_before_the_work(wra
 
 
 @pytest.mark.parametrize("name", sorted(SLOW))
-def test_slow_restriction_says_so_once(name):
+def test_a_slow_restriction_warns_once(name):
     A = OPERATORS[name]()
     with pytest.warns(lt.SlowOperatorWarning, match="every block costs all the rows") as caught:
         A.restrict(slice(0, 2))

@@ -97,7 +97,7 @@ def assert_design_is(A, M):
 # stack
 
 
-def test_a_stack_is_its_parts_one_below_the_other():
+def test_a_stack_has_the_rows_of_its_parts():
     A, M = three()
     assert_is(A, M)
     assert_design_is(A, M)
@@ -146,7 +146,7 @@ def test_rows_of_one_part_are_a_block_of_that_part():
     assert isinstance(stack([first, second]).restrict(np.array([2, 0])), lt.DenseOperator)
 
 
-def test_a_stack_has_no_fast_rows_or_designs_where_a_part_has_none():
+def test_a_stack_is_row_separable_and_has_a_fast_tangent_if_all_parts_are():
     M = matrix(4)
     A = stack([lt.DenseOperator(matrix(5), SHAPE), function(M)])
     assert not A.traits.row_separable
@@ -165,7 +165,7 @@ def test_a_stack_has_no_fast_rows_or_designs_where_a_part_has_none():
     assert_is(block, np.vstack([matrix(5), M])[4:7])
 
 
-def test_stacks_in_stacks_are_taken_apart():
+def test_nested_stacks_are_flattened():
     a, b, c = (lt.gaussian(SHAPE, 3, seed=k) for k in range(3))
     nested = stack([stack([a, b]), c])
     assert nested.parts == (a, b, c)
@@ -303,7 +303,7 @@ def test_every_part_gets_measurements_of_the_kind_that_it_gives():
     assert_is(compose(R, only_real(matrix(3))), R @ matrix(3))
 
 
-def test_one_row_tells_whether_measurements_are_complex():
+def test_one_row_decides_whether_measurements_are_complex():
     class Large(lt.DenseOperator):
         def _forward(self, X):
             raise AssertionError("all rows were read")
@@ -512,7 +512,7 @@ def test_every_map_in_every_place(name):
     assert_is(compose(make(C), shape=shape), C)
 
 
-def test_a_map_that_tells_the_shape_needs_no_other():
+def test_a_map_with_a_shape_needs_no_other():
     A = lt.DenseOperator(matrix(6), SHAPE)
     assert compose(A) is A
     assert compose(A, shape=SHAPE) is A

@@ -370,7 +370,7 @@ def test_a_tucker_tensor_of_another_shape_is_refused(A):
         A.forward(lt.random_tucker((4, 3), (1, 1)))
 
 
-def test_a_message_about_a_stack_writes_the_whole_shape():
+def test_a_message_about_a_batch_has_the_whole_shape():
     with pytest.raises(
         ValueError, match=r"forward expects X of shape .*\(3, 3, 4\).*, got \(7, 9\)"
     ):
@@ -434,7 +434,7 @@ def test_rows_of_a_batch_must_have_one_entry_per_problem():
         stack().restrict((slice(0, 1), slice(0, 1), np.array([9])))
 
 
-def test_a_stack_of_tensors_that_does_not_fit_a_stack_of_operators_is_refused():
+def test_a_batch_of_tensors_that_does_not_fit_a_batch_of_operators_is_refused():
     with pytest.raises(ValueError, match=r"expects X of shape .*got \(2, 3, 4\)"):
         stack().forward(np.ones((2, *SHAPE)))
 
@@ -451,7 +451,7 @@ def test_complex_tensors_in_a_real_operator_are_refused_with_advice_that_works()
 @pytest.mark.parametrize(
     "dtype", [complex, "complex128", np.complex128, np.dtype(complex)], ids=str
 )
-def test_a_dtype_may_be_given_in_any_way_that_numpy_knows(dtype):
+def test_a_dtype_may_be_given_in_any_form_that_numpy_accepts(dtype):
     A = lt.DenseOperator(MATRIX, SHAPE, dtype=dtype)
     assert A.dtype == np.complex128
     assert A.adjoint(1j * Y).dtype == np.complex128
@@ -652,7 +652,7 @@ def test_the_precision_of_the_tensors_is_that_of_the_matrix():
     assert lt.DenseOperator(MATRIX.astype(np.float32), SHAPE, dtype=complex).dtype == np.complex64
 
 
-def test_what_functions_return_is_checked_in_a_stack_and_in_a_block_too():
+def test_the_output_of_functions_is_checked_in_a_batch_and_in_a_block_too():
     wrong = function(forward=lambda X: [1.0] * M)
     with pytest.raises(TypeError, match=r"FunctionOperator\._forward returned list"):
         wrong.forward(np.ones((2, *SHAPE)))
@@ -683,7 +683,7 @@ def test_what_a_linear_operator_returns_is_checked():
 
 
 @pytest.mark.parametrize("missing", ["m", "shape"])
-def test_an_operator_of_ones_own_that_forgot_m_or_shape_says_so(missing):
+def test_a_custom_operator_without_m_or_shape_is_refused_by_name(missing):
     class Own(lt.MeasurementOperator):
         def __init__(self):
             setattr(self, *({"m": ("shape", SHAPE), "shape": ("m", M)}[missing]))

@@ -261,7 +261,7 @@ def test_a_truncated_file_is_refused_and_one_cut_later_is_named_with_its_rows(
         A.adjoint(np.ones(M))
 
 
-def test_a_read_error_in_the_middle_of_a_run_says_which_rows(tmp_path, small_blocks):
+def test_a_read_error_in_the_middle_of_a_run_names_the_rows(tmp_path, small_blocks):
     class Failing:
         shape, dtype, ndim, filename = (M, N), np.dtype(float), 2, "/mnt/lost/A.npy"
 

@@ -268,7 +268,8 @@ class BatchedBlocks(MeasurementOperator):
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
-        self.m = max(lengths)
+        # a selection keeps the length of the batch, as its data do, even if only short blocks remain
+        self.m = max(lengths) if measured is None else int(measured.shape[-1])
         if measured is None and min(lengths) < self.m:
             measured = np.arange(self.m) < np.asarray(lengths)[:, None]
         self.measured = measured
@@ -359,7 +360,11 @@ class BatchedBlocks(MeasurementOperator):
 
     def _joined(self, parts: list[Array]) -> Array:
         joined = pad_and_stack(parts)
-        return namespace(joined).reshape(joined, (*self.batch_shape, self.m))
+        xp, missing = namespace(joined), self.m - joined.shape[-1]
+        if missing:
+            zeros = like(np.zeros((len(parts), missing)), joined, joined.dtype)
+            joined = xp.concat([joined, zeros], axis=-1)
+        return xp.reshape(joined, (*self.batch_shape, self.m))
 
 
 def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ...], Order]:
