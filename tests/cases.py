@@ -1,4 +1,4 @@
-"""What stands under a contract. One line here puts a new part under all of its tests."""
+"""The parts under contract tests. One line here adds a new part to all of them."""
 
 from __future__ import annotations
 
@@ -223,7 +223,7 @@ OPERATORS = {
     "restricted": _restricted,
 }
 
-# Operators without fast rows: every block costs all rows, and says so once
+# Operators that are not row-separable, and warn of it once: every block costs all rows
 SLOW = {"scipy-linear-operator", "pylops", "function", "stack-function", "compose-pylops-first"}
 
 # name -> how to make it for a rank. tests/contracts/test_thresholdings.py
@@ -250,7 +250,7 @@ def _entries(shape, m, seed, trials=None):
 
 
 # name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m), with the
-# measurements (shape, m, seed, trials) where they are not Gaussian.
+# measurements (shape, m, seed, trials) if they are not Gaussian.
 # tests/contracts/test_solvers.py
 EASY = ((5, 5, 6), (1, 2, 2), 120)
 SOLVERS = {

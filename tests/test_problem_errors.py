@@ -68,7 +68,7 @@ bad_problems = {
     "y-one-for-a-stack": (
         lambda: lt.Problem(STACK, Y),
         ValueError,
-        r"y must have shape \(3, 5\), one row for each trial of A, got \(5,\)",
+        r"y must have shape \(3, 5\), one row for each problem of the batch A, got \(5,\)",
     ),
     "y-other-stack": (
         lambda: lt.Problem(STACK, np.ones((2, M))),
@@ -162,8 +162,8 @@ def test_blocks_of_rows_that_do_not_exist_are_refused(problem, given):
         problem.block(rows)
 
 
-def test_a_block_of_a_stack_has_one_entry_a_trial():
-    with pytest.raises(ValueError, match="one entry for each of the 3 trials, got 2"):
+def test_a_block_of_a_batch_has_one_entry_per_problem():
+    with pytest.raises(ValueError, match="one entry for each of the 3 problems, got 2"):
         lt.Problem(STACK, YS).block((slice(0, 1), slice(0, 1)))
 
 
@@ -205,7 +205,7 @@ def test_a_column_is_a_vector():
     np.testing.assert_array_equal(problem.y, Y)
     np.testing.assert_array_equal(problem.weights, np.arange(5.0))
     one_row = lt.gaussian(SHAPE, 1, seed=1)
-    assert lt.Problem(one_row, np.ones((1, 1))).batch_shape == (1,), "a stack of one trial"
+    assert lt.Problem(one_row, np.ones((1, 1))).batch_shape == (1,), "a batch of one problem"
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])

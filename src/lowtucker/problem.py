@@ -1,4 +1,4 @@
-"""The objective: measurements, data and weights, equation (3.2)."""
+"""The least-squares objective: operator, data and weights, equation (3.2)."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class Problem:
     ----------
     A : MeasurementOperator
     y : array, shape (*batch, m)
-        A column (m, 1) is taken for (m,), unless A is a stack.
+        A column (m, 1) is read as (m,), unless A is a batch.
     weights : array, shape (m,) or (*batch, m), optional
-        :math:`w_j \ge 0`; 1 by default, as in the paper. 0 leaves a measurement out: what y has
-        there does not matter, not even NaN (it is kept as 0).
+        :math:`w_j \ge 0`; 1 by default, as in the paper. 0 leaves a measurement out: y may
+        be anything there, even NaN (it is stored as 0).
 
     Examples
     --------
@@ -79,8 +79,8 @@ class Problem:
         y = _vector(self.y, "y", self.A)
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
             raise ValueError(
-                f"y must have shape {(*self.A.batch_shape, self.A.m)}, one row for each trial of "
-                f"A, got {tuple(y.shape)}. Is it the y of another operator?"
+                f"y must have shape {(*self.A.batch_shape, self.A.m)}, one row for each problem "
+                f"of the batch A, got {tuple(y.shape)}. Is it the y of another operator?"
             )
         if self.weights is not None:
             weights = _checked_weights(self.weights, self.A, tuple(y.shape))
@@ -107,14 +107,14 @@ class Problem:
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """Leading axes of a stack of trials."""
+        """Leading axes of a batch of problems."""
         return tuple(self.y.shape[:-1])
 
     @cached_property
     def tensor_dtype(self) -> Any:
         """Dtype of the tensor to be found: the operator's, or else that of y.
 
-        Complex measurements are of real tensors where the adjoint is real: one look at it.
+        If y is complex, the tensor is real if the adjoint is: computed once, for zeros.
         """
         if self._known_dtype is not None:
             return self._known_dtype
@@ -127,10 +127,10 @@ class Problem:
 
     @property
     def equations(self) -> Any:
-        """The number of real equations that count: an int, or an array with one for every trial.
+        """The number of real equations: an int, or an array with one per problem of a batch.
 
-        Measurements of positive weight; twice as many where y is complex and the tensor real:
-        a real and an imaginary part each.
+        Measurements of positive weight; twice as many if y is complex and the tensor real: a real
+        and an imaginary part each.
         """
         if self.weights is None:
             counts = to_numpy(self.count) if is_array(self.count) else np.asarray(self.count)
@@ -153,11 +153,11 @@ class Problem:
         return self.weighted_norm(self.A._residual(X, None, self.weights))
 
     def relative_residual(self, X: Array | TuckerTensor) -> Array:
-        """Return ||y - A(X)|| / ||y||, weighted where there are weights. One pass."""
+        """Return ||y - A(X)|| / ||y||, weighted by the weights. One pass."""
         return self.relative(self.residual(X))
 
     def relative(self, residual: Array) -> Array:
-        """Weighted norm of a residual vector, relative to y's (absolute where y is zero)."""
+        """Weighted norm of a residual vector, relative to that of y (absolute if y is zero)."""
         scale, xp = self.y_norm, namespace(self.y)
         return self.weighted_norm(residual) / xp.where(scale > 0, scale, xp.ones_like(scale))
 
@@ -177,7 +177,7 @@ class Problem:
         return self.cost_of(self.residual(X))
 
     def cost_of(self, residual: Array) -> Array:
-        """Cost of a residual vector that is at hand."""
+        """Cost of a given residual."""
         known = self.A._known_norm(residual, self.weights)
         if known is not None:
             return 0.5 * known**2
@@ -195,7 +195,7 @@ class Problem:
 
         .. math:: \nabla F(X) = \frac1m \sum_j w_j A_j (\langle A_j, X \rangle - y_j)
 
-        One pass: each row is read once where the operator can, as a matrix in NumPy can.
+        One pass over a NumPy matrix; other operators do a forward and an adjoint.
         """
         return self.residual_and_gradient(X)[1]
 
@@ -209,18 +209,18 @@ class Problem:
 
         Parameters
         ----------
-        rows : slice or integer array; for a stack also a tuple with one of these a trial
+        rows : slice or integer array; for a batch also a tuple with one of these per problem
         """
         block = self.trusted_block(check_rows(rows, self.m, self.batch_shape))
         if is_array(block.count) and not bool(namespace(self.y).all(block.count > 0)):
             raise ValueError(
-                f"rows selects no measurement of some of the trials, whose blocks are shorter than "
-                f"the longest, {self.m}."
+                f"rows selects no measurement of some problems of the batch, whose blocks are "
+                f"shorter than the longest, {self.m}."
             )
         return block
 
     def trusted_block(self, rows: Rows) -> Problem:
-        """:meth:`block` for rows that are known to be right."""
+        """:meth:`block` for rows that were checked."""
         if isinstance(rows, slice) and rows.indices(self.m) == (0, self.m, 1):
             return self
         A = self.A._restrict(rows)
@@ -236,7 +236,7 @@ class Problem:
         )
 
     def select(self, trials: Sequence[int]) -> Problem:
-        """Problem of some of the trials of a stack."""
+        """Batch of some of the problems of a batch."""
         index = like(np.asarray(trials), self.y)
         xp = namespace(self.y)
         weights = self.weights
@@ -268,21 +268,21 @@ class Problem:
         return Problem(A, y, w, _trusted=True)
 
     def _spread_weights(self, rows: Rows) -> Array:
-        """Weights, one set a trial where every trial takes other rows."""
+        """Weights, one set per problem if every problem takes other rows."""
         if not isinstance(rows, tuple):
             return self.weights
         return namespace(self.y).broadcast_to(self.weights, self.y.shape)
 
 
 def _rows_of(y: Array, rows: Rows) -> Array:
-    """Some of the measurements; those of a stack are filled up with zeros to equal length."""
+    """Some of the measurements; those of a batch are padded with zeros to equal length."""
     xp = namespace(y)
     if isinstance(rows, slice):
         return y[..., rows]
     if not isinstance(rows, tuple):
         return xp.take(y, like(rows, y), axis=-1)
     flat = xp.reshape(y, (len(rows), y.shape[-1]))
-    if is_numpy(y):  # this runs for every step of a stack
+    if is_numpy(y):  # this runs in every step of a batch
         parts = [flat[k, one] for k, one in enumerate(rows)]
     else:
         parts = [_rows_of(flat[k, :], one) for k, one in enumerate(rows)]
@@ -291,7 +291,7 @@ def _rows_of(y: Array, rows: Rows) -> Array:
 
 
 def _vector(value: Any, name: str, A: MeasurementOperator) -> Array:
-    """Check that there is one number for each measurement; MATLAB's columns are taken too."""
+    """Check that there is one number for each measurement; accepts MATLAB's columns."""
     v = as_float_on(value, A.prototype, name, type(A).__name__)
     if tuple(v.shape) == (A.m, 1) and A.m > 1 and not A.batch_shape:
         v = v[:, 0]
@@ -304,7 +304,7 @@ def _vector(value: Any, name: str, A: MeasurementOperator) -> Array:
 
 
 def _checked(v: Array, name: str, A: MeasurementOperator) -> Array:
-    """Check that all are finite, and bring them to the operator's precision where it has one."""
+    """Check that all are finite, and cast them to the operator's precision, if it has one."""
     if not all_finite(v):
         bad = np.flatnonzero(~np.isfinite(to_numpy(v)).reshape(-1, A.m).all(axis=0))
         raise ValueError(
@@ -319,13 +319,13 @@ def _checked(v: Array, name: str, A: MeasurementOperator) -> Array:
 
 
 def _converted(v: Array, dtype: Any, name: str) -> Array:
-    """Numbers in the operator's precision, where that can hold the largest of them."""
+    """Numbers in the operator's precision, if that can represent the largest."""
     xp = namespace(v)
     largest, limits = float(xp.max(xp.abs(v))), xp.finfo(dtype)
     if largest and not float(limits.smallest_normal) <= largest <= float(limits.max):
         raise ValueError(
-            f"{name} has entries up to {largest:.3g}, which A's precision, {dtype}, cannot hold. "
-            f"Make A of double precision, or multiply {name} by a number."
+            f"{name} has entries up to {largest:.3g}, which A's precision, {dtype}, cannot "
+            f"represent. Create A in double precision, or rescale {name}."
         )
     return xp.astype(v, dtype)
 
@@ -337,6 +337,6 @@ def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...
     if bool(xp.any(w < 0)) or not bool(xp.any(w > 0)):
         raise ValueError(
             "weights must be real, not negative, and not all zero. "
-            "To leave out a measurement give it the weight 0."
+            "To leave out a measurement, give it the weight 0."
         )
     return w

@@ -513,7 +513,7 @@ BAD = {
     "unknown chunks": (ROWS[ROWS[:, 0] > 0], SHAPE, {}, ValueError, "compute_chunk_sizes"),
     "no shape": (ROWS, None, {}, ValueError, "shape is needed"),
     "other shape": (ROWS, (6, 6, 6), {}, ValueError, r"expected \(m, 216\)"),
-    "vector": (da.ones(20), SHAPE, {}, ValueError, "one row a measurement"),
+    "vector": (da.ones(20), SHAPE, {}, ValueError, "one row per measurement"),
     "no rows": (da.ones((0, N)), SHAPE, {}, ValueError, "expected"),
     "text": (ROWS.astype(str), SHAPE, {}, TypeError, "holds <U.*astype"),
     "order": (ROWS, SHAPE, {"order": "K"}, ValueError, "order"),
@@ -553,7 +553,7 @@ def test_a_loader_that_gives_something_else_than_was_said_is_named(wrong):
     parts = [da.from_delayed(dask.delayed(x), (5, N), float) for x in (np.ones((5, N)), wrong)]
     A = lt.from_dask(da.concatenate(parts), SHAPE)
     with pytest.raises(
-        ValueError, match=r"Chunk 1 of A is an array of shape .*expected \(5, 180\)"
+        ValueError, match=r"Chunk 1 of A is an array of shape .*declares \(5, 180\)"
     ):
         A.forward(np.ones(SHAPE))
 
@@ -581,7 +581,7 @@ def test_an_error_leaves_nothing_on_the_workers(client):
     eventually(let_go)
 
 
-def test_chunks_that_do_not_fit_are_said_and_computed_anew(client, problem, monkeypatch):
+def test_chunks_that_do_not_fit_warn_and_are_computed_again(client, problem, monkeypatch):
     _, y, X = problem
     monkeypatch.setattr(engines, "_memory", lambda *_: 1e5)
     with pytest.warns(UserWarning, match="more than the workers can keep"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import pickle
+import tracemalloc
 import warnings
 
 import numpy as np
 import pytest
 
 import lowtucker as lt
-from cases import OPERATORS, SLOW
+from cases import OPERATORS, SHAPE, SLOW
+from lowtucker.operators.wrapped import RestrictedOperator
 
 
 @pytest.fixture(params=OPERATORS)
@@ -20,7 +22,7 @@ def name(request):
 @pytest.fixture
 def A(name):
     with warnings.catch_warnings():
-        if name in SLOW:  # tested by test_slow_restriction_says_so_once
+        if name in SLOW:  # tested by test_a_slow_restriction_warns_once
             warnings.simplefilter("ignore", lt.SlowOperatorWarning)
         yield OPERATORS[name]()
 
@@ -77,7 +79,7 @@ def matrix_of(A):
 
 
 def matrix_at_once(A):
-    """The same from a batch of all unit tensors, see test_leading_axes_are_trials."""
+    """The same from a batch of all unit tensors, see test_leading_axes_are_a_batch."""
     return matrix_of(A) if A.batch_shape else A.forward(units(A)).T
 
 
@@ -184,7 +186,7 @@ def test_tangent_design_measures_the_basis(A, matrix, rng):
 
 def test_normal_equations_are_those_of_the_dense_design(A, rng):
     if A.batch_shape:
-        pytest.skip("a stack has no tangent design")
+        pytest.skip("a batch has no tangent design")
     T = tangent_space(A)
     D = A.tangent(T)
     dense, y = D.dense(), random_measurements(A, rng)
@@ -206,9 +208,9 @@ def test_normal_equations_are_those_of_the_dense_design(A, rng):
         )
 
 
-def test_leading_axes_are_trials(A, rng):
+def test_leading_axes_are_a_batch(A, rng):
     if A.batch_shape:
-        pytest.skip("a stack already")
+        pytest.skip("a batch already")
     X = random_tensor(A, rng, batch=(2, 3))
     out = A.forward(X)
     assert out.shape == (2, 3, A.m)
@@ -258,12 +260,91 @@ def test_wrong_rows_say_what_was_expected(A):
         A.restrict(np.array([0.5]))
 
 
-def test_repr_says_what_it_measures(A):
+def test_repr_names_the_measurements(A):
     assert f"{A.m} measurements of tensors of shape {A.shape}" in repr(A)
 
 
+def overrides(A, hook):
+    return getattr(type(A), hook) is not getattr(lt.MeasurementOperator, hook)
+
+
+def test_declared_traits_agree_with_the_hooks(name, A, rng):
+    traits = A.traits
+    assert isinstance(traits, lt.Traits)
+    assert not (traits.row_separable and name in SLOW)
+    if traits.row_separable:
+        assert overrides(A, "_restrict")
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", lt.SlowOperatorWarning)
+            assert not isinstance(A.restrict(slice(0, 1)), RestrictedOperator)
+    if traits.has_fast_tangent:
+        assert overrides(A, "_tangent")
+    if not traits.forms_full_tensor:
+        assert traits.has_fast_tangent, "the tangent design of the base class forms adjoints"
+        assert overrides(A, "_spectral_start")
+    if traits.supports_batch:
+        X = random_tensor(A, rng, batch=A.batch_shape or (2,))
+        assert A._forward(X).shape == (*X.shape[:1], A.m)
+
+
+LARGE = (400, 400, 400)  # one tensor is 512 MB
+
+
+def large(kind):
+    rng = np.random.default_rng(0)
+    if kind == "entries":
+        return lt.entries(LARGE, rng.integers(0, LARGE, (2000, 3)))
+    if kind == "kronecker":
+        return lt.kronecker([rng.standard_normal((12, n)) for n in LARGE])
+    if kind == "separable transform":
+        return lt.subsampled_transform(LARGE, 2000, signs=False)
+    return lt.stack([large("entries"), large("kronecker")])
+
+
+@pytest.mark.parametrize("kind", ["entries", "kronecker", "separable transform", "stack"])
+@pytest.mark.parametrize(
+    "wrap", [lambda A: A, lambda A: lt.scale(A, 2.0), lambda A: A.in_units(3)], ids=["", "x2", "u3"]
+)
+def test_operators_that_form_no_full_tensor_stay_below_its_memory(kind, wrap):
+    A = wrap(large(kind))
+    assert not A.traits.forms_full_tensor
+    X = lt.random_tucker(LARGE, (2, 2, 2), seed=0)
+    tracemalloc.start()
+    y = A.forward(X)
+    A.spectral_start(y, (2, 2, 2))
+    A.tangent(lt.TangentSpace(X)).misfit(y)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 60e6
+
+
+@pytest.mark.parametrize(
+    "A",
+    [
+        lt.gaussian(SHAPE, 4),
+        lt.rank_one([np.ones((5, n)) for n in SHAPE]),
+        lt.scale(lt.gaussian(SHAPE, 4), 2.0),
+        lt.gaussian(SHAPE, 4).in_units(3),
+        lt.stack([lt.gaussian(SHAPE, 4), lt.gaussian(SHAPE, 5)]),
+        lt.gaussian(SHAPE, 4).restrict(slice(2)),
+    ],
+    ids=lambda A: type(A).__name__,
+)
+def test_operators_whose_start_is_the_adjoint_in_full_say_so(A):
+    assert A.traits.forms_full_tensor
+
+
+@pytest.mark.parametrize("wrap", [lambda A: A, lambda A: lt.scale(A, 2.0)], ids=["", "scaled"])
+def test_rank_one_rows_of_a_tensor_beyond_memory_are_refused_before_the_work(wrap):
+    """The start forms the adjoint: 1.7 TB, of which the guard once knew nothing."""
+    rng = np.random.default_rng(0)
+    A = wrap(lt.rank_one([rng.standard_normal((60, 6000)) for _ in range(3)]))
+    with pytest.raises(MemoryError, match=r"would need about 6\.91 TB beside A"):
+        lt.recover(A, np.ones(60), rank=(1, 1, 1))
+
+
 @pytest.mark.parametrize("name", sorted(SLOW))
-def test_slow_restriction_says_so_once(name):
+def test_a_slow_restriction_warns_once(name):
     A = OPERATORS[name]()
     with pytest.warns(lt.SlowOperatorWarning, match="every block costs all the rows") as caught:
         A.restrict(slice(0, 2))

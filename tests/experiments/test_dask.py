@@ -496,7 +496,7 @@ def test_invalid_addresses(address, tmp_path):
 
 
 def test_address_must_be_a_string():
-    with pytest.raises(TypeError, match=r"address must be a text such as.*got int"):
+    with pytest.raises(TypeError, match=r"address must be a string such as.*got int"):
         connect(8786)
 
 
@@ -526,7 +526,7 @@ def test_invalid_clients(cluster):
 
     import asyncio
 
-    with pytest.raises(TypeError, match=r"must be a synchronous one.*asynchronous=False"):
+    with pytest.raises(TypeError, match=r"must be synchronous.*asynchronous=False"):
         asyncio.run(asynchronous())
     with connect(cluster.scheduler_address) as client:
         pass

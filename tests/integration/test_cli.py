@@ -128,7 +128,7 @@ BAD = [
     (["recover", "A.npy", "page.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],
      "is an HTML page"),
     (["recover", "y.npy", "A.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],
-     "matrix must have one row a measurement"),
+     "matrix must have one row per measurement"),
 ]  # fmt: skip
 
 

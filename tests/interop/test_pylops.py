@@ -109,7 +109,7 @@ def test_what_is_no_operator_is_refused():
     with pytest.raises(TypeError, match="A must be a MeasurementOperator, got ndarray"):
         lt.to_pylops(np.ones((2, N)))
     stack = lt.DenseOperator(numbers(3, M, N), SHAPE)
-    with pytest.raises(ValueError, match="A must be one operator, got a stack"):
+    with pytest.raises(ValueError, match="A must be one operator, got a batch"):
         lt.to_pylops(stack)
 
 

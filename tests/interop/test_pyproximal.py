@@ -50,7 +50,7 @@ def test_it_projects_vectors_whatever_tau_is(threshold, rng):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-def test_a_call_tells_whether_the_rank_is_low_enough(threshold, dtype, rng):
+def test_a_call_returns_whether_the_rank_is_low_enough(threshold, dtype, rng):
     x = (rng.standard_normal(N) * (1 if dtype[0] == "f" else 1 + 1j)).astype(dtype)
     g = threshold.to_pyproximal(SHAPE)
     projected = g.prox(x, 1.0)

@@ -123,7 +123,7 @@ def test_the_algebra_of_tensors_stays_on_the_device(elsewhere, name):
     assert bool(torch.isfinite(made).all())
 
 
-def test_a_stack_of_trials_stays_on_its_device(elsewhere):
+def test_a_batch_of_problems_stays_on_its_device(elsewhere):
     with torch.device("cpu"):
         rows, y = measured()
         A = lt.DenseOperator(torch.stack([rows, 2 * rows]).reshape(2, M, -1), SHAPE)

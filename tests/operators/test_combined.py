@@ -97,7 +97,7 @@ def assert_design_is(A, M):
 # stack
 
 
-def test_a_stack_is_its_parts_one_below_the_other():
+def test_a_stack_has_the_rows_of_its_parts():
     A, M = three()
     assert_is(A, M)
     assert_design_is(A, M)
@@ -146,7 +146,7 @@ def test_rows_of_one_part_are_a_block_of_that_part():
     assert isinstance(stack([first, second]).restrict(np.array([2, 0])), lt.DenseOperator)
 
 
-def test_a_stack_has_no_fast_rows_or_designs_where_a_part_has_none():
+def test_a_stack_is_row_separable_and_has_a_fast_tangent_if_all_parts_are():
     M = matrix(4)
     A = stack([lt.DenseOperator(matrix(5), SHAPE), function(M)])
     assert not A.traits.row_separable
@@ -165,7 +165,7 @@ def test_a_stack_has_no_fast_rows_or_designs_where_a_part_has_none():
     assert_is(block, np.vstack([matrix(5), M])[4:7])
 
 
-def test_stacks_in_stacks_are_taken_apart():
+def test_nested_stacks_are_flattened():
     a, b, c = (lt.gaussian(SHAPE, 3, seed=k) for k in range(3))
     nested = stack([stack([a, b]), c])
     assert nested.parts == (a, b, c)
@@ -176,7 +176,7 @@ def test_stacks_in_stacks_are_taken_apart():
 def test_the_start_of_a_stack_is_that_of_the_summed_adjoints():
     A, M = three()
     v = vector(A.m)
-    expected = lt.hosvd((M.T @ v).reshape(SHAPE), (2, 2, 2))  # entries: rows are not alike
+    expected = lt.hosvd((M.T @ v).reshape(SHAPE), (2, 2, 2))  # entries are not isotropic
     np.testing.assert_allclose(A.spectral_start(v, (2, 2, 2)).full(), expected.full(), **NEAR)
 
 
@@ -265,7 +265,7 @@ def test_normal_equations_are_those_of_the_parts(monkeypatch):
         np.testing.assert_allclose(got, wanted, rtol=0, atol=1e-10)
 
 
-def test_rows_are_alike_where_all_parts_are():
+def test_a_stack_is_isotropic_if_all_parts_are():
     dense, samples = lt.DenseOperator(matrix(5), SHAPE), lt.entries(SHAPE, INDEX)
     assert stack([dense, dense]).traits.isotropic
     assert not stack([dense, samples]).traits.isotropic
@@ -303,7 +303,7 @@ def test_every_part_gets_measurements_of_the_kind_that_it_gives():
     assert_is(compose(R, only_real(matrix(3))), R @ matrix(3))
 
 
-def test_one_row_tells_whether_measurements_are_complex():
+def test_one_row_decides_whether_measurements_are_complex():
     class Large(lt.DenseOperator):
         def _forward(self, X):
             raise AssertionError("all rows were read")
@@ -441,7 +441,7 @@ def test_factors_take_the_precision_of_the_operator():
     ("A", "factor", "exception", "message"),
     [
         (matrix(3), 2.0, TypeError, "A must be a MeasurementOperator, got ndarray"),
-        (lt.gaussian(SHAPE, 3, trials=2), 2.0, ValueError, "A must be one operator, got a stack"),
+        (lt.gaussian(SHAPE, 3, trials=2), 2.0, ValueError, "A must be one operator, got a batch"),
         (
             GAUSSIAN,
             np.ones(4),
@@ -451,7 +451,7 @@ def test_factors_take_the_precision_of_the_operator():
         (GAUSSIAN, np.ones((3, 1)), ValueError, r"factor must be a number.*\(3, 1\)"),
         (GAUSSIAN, [1.0, np.nan, 1.0], ValueError, "factor has NaN or infinite"),
         (GAUSSIAN, np.inf, ValueError, "factor has NaN or infinite"),
-        (lt.gaussian(SHAPE, 3, dtype=np.float32), 1e300, ValueError, "beyond A's precision"),
+        (lt.gaussian(SHAPE, 3, dtype=np.float32), 1e300, ValueError, "overflow in A's precision"),
         (GAUSSIAN, 0, ValueError, "factor is zero everywhere"),
         (lt.gaussian(SHAPE, 3, dtype=np.float32), 1e-300, ValueError, "factor is zero everywhere"),
         (GAUSSIAN, "2", TypeError, "factor must be an array of numbers, got str"),
@@ -512,7 +512,7 @@ def test_every_map_in_every_place(name):
     assert_is(compose(make(C), shape=shape), C)
 
 
-def test_a_map_that_tells_the_shape_needs_no_other():
+def test_a_map_with_a_shape_needs_no_other():
     A = lt.DenseOperator(matrix(6), SHAPE)
     assert compose(A) is A
     assert compose(A, shape=SHAPE) is A
@@ -652,13 +652,13 @@ def test_a_blurred_tensor_is_recovered_from_blocks():
             (matrix(4, 6), GAUSSIAN),
             None,
             ValueError,
-            r"maps\[0\] \(ndarray\) takes 6 numbers, but maps\[1\] \(DenseOperator\) gives 3",
+            r"maps\[0\] \(ndarray\) takes 6 numbers, but maps\[1\] \(DenseOperator\) returns 3",
         ),
         (
             (GAUSSIAN, pylops.MatrixMult(matrix(24)), scipy.sparse.eye_array(25)),
             (5, 5),
             ValueError,
-            r"maps\[1\] \(MatrixMult\) takes 24 numbers, but maps\[2\] \(dia_array\) gives 25",
+            r"maps\[1\] \(MatrixMult\) takes 24 numbers, but maps\[2\] \(dia_array\) returns 25",
         ),
         ((GAUSSIAN, matrix(24)), None, ValueError, "shape is needed"),
         ((GAUSSIAN, pylops.Identity(24)), None, ValueError, "shape is needed"),
@@ -666,14 +666,19 @@ def test_a_blurred_tensor_is_recovered_from_blocks():
         ((matrix(2, 3), GAUSSIAN), (4, 3, 2), ValueError, r"not the shape of A's tensors"),
         ((GAUSSIAN, matrix(24)), 24, TypeError, "shape must have one entry a mode"),
         ((GAUSSIAN, np.sin), SHAPE, TypeError, r"maps\[1\] .* got a function.*FunctionOperator"),
-        ((vector(3), GAUSSIAN), None, ValueError, r"maps\[0\] must have a row.*\(3,\)"),
+        (
+            (vector(3), GAUSSIAN),
+            None,
+            ValueError,
+            r"maps\[0\] must have one row per output.*\(3,\)",
+        ),
         (("A", GAUSSIAN), None, TypeError, r"maps\[0\] must be an array of numbers, got str"),
         ((GAUSSIAN, None), SHAPE, TypeError, r"maps\[1\] must be an array of numbers"),
         (
             (lt.gaussian((4,), 2, trials=2), matrix(4)),
             SHAPE,
             ValueError,
-            r"maps\[0\] must be one operator, got a stack of \(2,\) trials",
+            r"maps\[0\] must be one operator, got a batch of \(2,\)",
         ),
     ],
 )

@@ -82,7 +82,7 @@ def test_residual_is_zero_at_the_truth(rng):
     assert np.abs(equations.gradient).max() < 1e-11
 
 
-def test_designs_says_who_is_fast(rng):
+def test_fast_tangents_are_declared(rng):
     A, T = make(rng)
     assert A.traits.has_fast_tangent
     slow = lt.FunctionOperator(A.forward, A.adjoint, SHAPE, M)

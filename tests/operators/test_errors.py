@@ -65,7 +65,7 @@ bad_operators = {
     "dense-vector": (
         lambda: lt.DenseOperator(np.ones(12), SHAPE),
         ValueError,
-        r"matrix must have one row a measurement, got shape \(12,\)",
+        r"matrix must have one row per measurement, got shape \(12,\)",
     ),
     "dense-nan": (
         lambda: lt.DenseOperator(with_entry(np.nan), SHAPE),
@@ -157,7 +157,7 @@ bad_operators = {
     "as_operator-order-of-an-operator": (
         lambda: lt.as_operator(dense(), order="F"),
         ValueError,
-        'DenseOperator.*give order="F" when the operator is made',
+        'DenseOperator.*pass order="F" when you create the operator',
     ),
     "as_operator-wrong-order-of-an-operator": (
         lambda: lt.as_operator(dense(), order="X"),
@@ -309,10 +309,10 @@ bad_operators = {
     "operator_norm-stack": (
         lambda: lt.operator_norm(stack()),
         ValueError,
-        "operator_norm expects one operator, got a stack",
+        "operator_norm expects one operator, got a batch",
     ),
     "to_scipy": (lambda: lt.to_scipy(5), TypeError, "A must be a MeasurementOperator.*int"),
-    "to_scipy-stack": (lambda: lt.to_scipy(stack()), ValueError, "one operator, got a stack"),
+    "to_scipy-stack": (lambda: lt.to_scipy(stack()), ValueError, "one operator, got a batch"),
     "check_adjoint-seed": (
         lambda: lt.check_adjoint(dense(), seed=-1),
         ValueError,
@@ -370,7 +370,7 @@ def test_a_tucker_tensor_of_another_shape_is_refused(A):
         A.forward(lt.random_tucker((4, 3), (1, 1)))
 
 
-def test_a_message_about_a_stack_writes_the_whole_shape():
+def test_a_message_about_a_batch_has_the_whole_shape():
     with pytest.raises(
         ValueError, match=r"forward expects X of shape .*\(3, 3, 4\).*, got \(7, 9\)"
     ):
@@ -425,16 +425,16 @@ def test_restrict_refuses_rows_that_do_not_exist(A, given):
         A.restrict(rows)
 
 
-def test_rows_of_a_stack_must_have_one_entry_a_trial():
+def test_rows_of_a_batch_must_have_one_entry_per_problem():
     with pytest.raises(
-        ValueError, match="rows must have one entry for each of the 3 trials, got 2"
+        ValueError, match="rows must have one entry for each of the 3 problems, got 2"
     ):
         stack().restrict((slice(0, 1), slice(0, 1)))
     with pytest.raises(ValueError, match="rows must be from 0 to 4"):
         stack().restrict((slice(0, 1), slice(0, 1), np.array([9])))
 
 
-def test_a_stack_of_tensors_that_does_not_fit_a_stack_of_operators_is_refused():
+def test_a_batch_of_tensors_that_does_not_fit_a_batch_of_operators_is_refused():
     with pytest.raises(ValueError, match=r"expects X of shape .*got \(2, 3, 4\)"):
         stack().forward(np.ones((2, *SHAPE)))
 
@@ -451,7 +451,7 @@ def test_complex_tensors_in_a_real_operator_are_refused_with_advice_that_works()
 @pytest.mark.parametrize(
     "dtype", [complex, "complex128", np.complex128, np.dtype(complex)], ids=str
 )
-def test_a_dtype_may_be_given_in_any_way_that_numpy_knows(dtype):
+def test_a_dtype_may_be_given_in_any_form_that_numpy_accepts(dtype):
     A = lt.DenseOperator(MATRIX, SHAPE, dtype=dtype)
     assert A.dtype == np.complex128
     assert A.adjoint(1j * Y).dtype == np.complex128
@@ -637,11 +637,13 @@ def test_leading_axes_of_tensors_and_data_must_fit():
         stack().forward(np.ones((4, 3, *SHAPE)))
 
 
-def test_operators_without_fast_rows_do_not_take_other_rows_for_every_trial():
+def test_only_dense_operators_take_different_rows_for_every_problem():
     y = np.ones((3, M))
     for name in ("sparse", "adapter", "function"):
         problem = lt.Problem(MAKERS[name](), y)
-        with pytest.raises(TypeError, match=r"measures the same rows for every trial.*each of 3"):
+        with pytest.raises(
+            TypeError, match=r"measures the same rows for every problem of a batch, got 3 sets"
+        ):
             problem.block((slice(0, 2), slice(1, 3), slice(2, 4)))
 
 
@@ -650,7 +652,7 @@ def test_the_precision_of_the_tensors_is_that_of_the_matrix():
     assert lt.DenseOperator(MATRIX.astype(np.float32), SHAPE, dtype=complex).dtype == np.complex64
 
 
-def test_what_functions_return_is_checked_in_a_stack_and_in_a_block_too():
+def test_the_output_of_functions_is_checked_in_a_batch_and_in_a_block_too():
     wrong = function(forward=lambda X: [1.0] * M)
     with pytest.raises(TypeError, match=r"FunctionOperator\._forward returned list"):
         wrong.forward(np.ones((2, *SHAPE)))
@@ -681,7 +683,7 @@ def test_what_a_linear_operator_returns_is_checked():
 
 
 @pytest.mark.parametrize("missing", ["m", "shape"])
-def test_an_operator_of_ones_own_that_forgot_m_or_shape_says_so(missing):
+def test_a_custom_operator_without_m_or_shape_is_refused_by_name(missing):
     class Own(lt.MeasurementOperator):
         def __init__(self):
             setattr(self, *({"m": ("shape", SHAPE), "shape": ("m", M)}[missing]))

@@ -197,8 +197,8 @@ def test_entries_that_were_sampled_twice_are_averaged_with_a_note():
 
 
 @pytest.mark.parametrize("kind", ["entries", "rank one"])
-def test_noise_is_told_from_a_rank_that_is_too_small(kind):
-    """Rows are not alike here: what a larger rank foretells of held-out measurements decides."""
+def test_noise_is_distinguished_from_a_rank_that_is_too_small(kind):
+    """Rows are not isotropic here: held-out measurements, predicted by a larger rank, decide."""
     shape, m = (10, 10, 10), 450
     A = lt.entries(shape, samples(m, shape)) if kind == "entries" else rank_one(m, shape)
     y = A.forward(lt.random_tucker(shape, RANK, seed=1))

@@ -155,7 +155,7 @@ def test_nothing_of_the_size_of_the_tensor_is_made():
     np.testing.assert_allclose(start.entries(index), expected)
 
 
-def test_stacks_of_tensors():
+def test_batches_of_tensors():
     factors = matrices((2, 3, 2), (5, 4, 6))
     A, K = kronecker(factors), kron(factors)
     X = lt.random_tucker((5, 4, 6), (2, 2, 2), seed=0, trials=3)

@@ -171,7 +171,7 @@ def test_seeded_rows_are_standard_normal():
     assert abs(rows.mean()) < 0.01
     assert abs(rows.std() - 1) < 0.01
     gram = rows @ rows.T / 1000
-    assert np.abs(gram - np.diag(np.diag(gram))).max() < 0.25  # rows are not alike
+    assert np.abs(gram - np.diag(np.diag(gram))).max() < 0.25  # rows differ
 
 
 def test_a_row_costs_itself(monkeypatch):
@@ -201,8 +201,8 @@ def stored_npy(path, array):
         (lambda p: lt.stored(p / "no.npy", SHAPE), FileNotFoundError, "does not exist"),
         (lambda p: lt.stored(p, SHAPE), lt.FileFormatError, "rows are read from .npy, .h5"),
         (lambda p: stored_npy(p, np.ones((3, 7))), ValueError, r"A.npy: source has the shape"),
-        (lambda p: stored_npy(p, np.ones(7)), ValueError, "a row for each measurement"),
-        (lambda p: stored_npy(p, np.ones((0, N))), ValueError, "a row for each measurement"),
+        (lambda p: stored_npy(p, np.ones(7)), ValueError, "one row per measurement"),
+        (lambda p: stored_npy(p, np.ones((0, N))), ValueError, "one row per measurement"),
         (lambda p: stored_npy(p, np.array([["a"] * N])), lt.FileFormatError, "holds values of"),
         (lambda p: stored_npy(p, np.ones((3, N), np.longdouble)), lt.FileFormatError, "float128"),
         (
@@ -261,7 +261,7 @@ def test_a_truncated_file_is_refused_and_one_cut_later_is_named_with_its_rows(
         A.adjoint(np.ones(M))
 
 
-def test_a_read_error_in_the_middle_of_a_run_says_which_rows(tmp_path, small_blocks):
+def test_a_read_error_in_the_middle_of_a_run_names_the_rows(tmp_path, small_blocks):
     class Failing:
         shape, dtype, ndim, filename = (M, N), np.dtype(float), 2, "/mnt/lost/A.npy"
 

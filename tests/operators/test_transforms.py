@@ -121,7 +121,7 @@ def test_the_seed_decides(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_signs_make_measurements_alike(kind):
+def test_signs_make_measurements_isotropic(kind):
     """A constant tensor is one coefficient without them, and it is seldom among those drawn."""
     shape, X = (8, 16, 8), np.ones((8, 16, 8))
     ratios, unseen = [], 0

@@ -378,7 +378,9 @@ def test_a_block_of_blocks_of_unequal_length_averages_over_rows_that_measure(dty
     assert again.objective(X)[2] == pytest.approx(
         loop_objective(cases[2].tensors, cases[2].y, X[2], [5], cases[2].weights)
     )
-    with pytest.raises(ValueError, match="rows selects no measurement of some of the trials"):
+    with pytest.raises(
+        ValueError, match="rows selects no measurement of some problems of the batch"
+    ):
         block.block(slice(3, 4))
 
 

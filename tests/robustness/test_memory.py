@@ -20,7 +20,7 @@ def little(monkeypatch):
 
 
 def problem(shape=(30, 30, 30), rank=(3, 3, 3), m=300):
-    A = lt.rank_one([np.random.default_rng(k).standard_normal((m, n)) for k, n in enumerate(shape)])
+    A = lt.entries(shape, np.random.default_rng(0).integers(0, shape, (m, len(shape))))
     return A, A.forward(lt.random_tucker(shape, rank, seed=0))
 
 

@@ -458,7 +458,8 @@ def by_hand(operator, shape, rank, m, solvers=("RGN",)):
     ("operator", "shape", "rank", "m", "numbers"),
     [
         # vectors, grams of 270^2, tensors where the operator makes them
-        ("rank-one", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2),
+        ("entries", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2),
+        ("rank-one", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
         ("gaussian", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
         # few measurements: starts are prepared by steps of TIHT, which make tensors
         ("rank-one", (30,) * 3, (3,) * 3, 540, 20 * (540 + 270) + 6 * 270**2 + 4 * 27000),

@@ -1,4 +1,4 @@
-"""Other people's operators as ours, and ours as SciPy's and PyLops'."""
+"""Adapters: SciPy and PyLops operators as measurement operators, and the reverse."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
@@ -35,7 +35,7 @@ __all__ = [
     "to_scipy",
 ]
 
-# Attribute of what `to_scipy` and `to_pylops` make: the operator that it was made of
+# Attribute of the output of `to_scipy` and `to_pylops`: the operator that was converted
 ORIGINAL = "_lowtucker_operator"
 
 
@@ -80,7 +80,7 @@ class SparseOperator(MatrixOperator):
             row = int(np.searchsorted(csr.indptr, first, side="right")) - 1
             raise ValueError(
                 f"matrix has NaN or infinite entries, the first in row {row}. Leave out those rows "
-                "of A, and of y."
+                "of A and of y."
             )
         self._set(csr, shape, check_order(order))
 
@@ -98,7 +98,7 @@ class SparseOperator(MatrixOperator):
         return out.reshape(*v.shape[:-1], self.matrix.shape[1])
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         other = object.__new__(SparseOperator)
         other._set(self.matrix[rows], self.shape, self.order)
         return other
@@ -108,7 +108,7 @@ class SparseOperator(MatrixOperator):
 
 
 def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix whose indices leave its shape: SciPy's C code would follow them."""
+    """Refuse a sparse matrix with indices out of bounds: SciPy's C code does not check them."""
     rows, columns = matrix.shape
     if matrix.format in ("csr", "csc", "bsr"):
         high, wide = matrix.blocksize if matrix.format == "bsr" else (1, 1)
@@ -128,7 +128,7 @@ def check_sparse(matrix: Any) -> None:
     if not fine:
         raise ValueError(
             f"matrix of shape {matrix.shape} has indices that do not fit its shape, or pointers "
-            f"that do not fit its {matrix.format.upper()} form. Build it anew, for instance by "
+            f"that do not fit its {matrix.format.upper()} form. Build it again, for instance with "
             "scipy.sparse.coo_array((values, (rows, columns)), shape), which checks them."
         )
 
@@ -141,15 +141,15 @@ def _within(index: Any, bound: int) -> bool:
 class LinearOperatorAdapter(MatrixOperator):
     """Measurements by a SciPy or PyLops linear operator of shape (m, N).
 
-    Anything with ``shape``, ``matvec`` and ``rmatvec`` will do; ``rmatvec`` is called once, with
-    zeros, to see that it is there. It cannot measure some rows
-    alone, so blocks are slow; a warning says so once.
+    Anything with ``shape``, ``matvec`` and ``rmatvec`` works; ``rmatvec`` is called once, with
+    zeros, to check that it exists. It cannot measure some rows alone, so blocks are slow; the first
+    one warns.
 
     Parameters
     ----------
     operator : object with shape, matvec, rmatvec
-        One of PyLops that is not complex-linear (``clinear``), such as the Fourier transform of
-        real numbers, measures real tensors.
+        A PyLops operator that is not complex-linear (``clinear``), such as the Fourier transform
+        of real numbers, measures real tensors.
     shape : tuple of int
     order : "C" or "F"
     """
@@ -198,7 +198,7 @@ class LinearOperatorAdapter(MatrixOperator):
 def as_operator(
     A: Any, shape: tuple[int, ...] | None = None, *, order: Order = "C"
 ) -> MeasurementOperator:
-    """Make a measurement operator of whatever describes one.
+    """Convert an array or a linear operator to a measurement operator.
 
     Parameters
     ----------
@@ -208,14 +208,14 @@ def as_operator(
         are read block by block (:func:`lowtucker.stored`); Dask arrays stay in their chunks
         (:func:`lowtucker.from_dask`).
     shape : tuple of int, optional
-        Shape of the tensors; needed unless ``A`` tells, as an array of shape (m, n_1, ..., n_d)
-        does, or the ``dims`` of a PyLops operator, where there are several.
+        Shape of the tensors; needed unless ``A`` determines it: an array of shape
+        (m, n_1, ..., n_d), or a PyLops operator with several ``dims``.
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's way.
 
     See Also
     --------
-    FunctionOperator : makes one of two functions.
+    FunctionOperator : an operator from two functions.
 
     Examples
     --------
@@ -227,8 +227,8 @@ def as_operator(
     if isinstance(A, MeasurementOperator):
         if order == "F":
             raise ValueError(
-                f"A is a {type(A).__name__}, which knows how its rows were vectorised: "
-                'give order="F" when the operator is made.'
+                f"A is a {type(A).__name__}, whose order is already set: "
+                'pass order="F" when you create the operator.'
             )
         if shape is not None and as_shape(shape) != A.shape:
             raise ValueError(
@@ -259,7 +259,7 @@ def as_operator(
     A = as_array(A, "A")
     if A.ndim < 2:
         raise ValueError(
-            f"A must have one row a measurement, (m, N), got shape {tuple(A.shape)}. For one "
+            f"A must have one row per measurement, (m, N), got shape {tuple(A.shape)}. For one "
             "measurement try A[None]."
         )
     return DenseOperator(A, shape, order=order)
@@ -271,13 +271,13 @@ def to_scipy(A: MeasurementOperator) -> Any:
     .. math:: x = \mathrm{vec}(\mathbf{X}) \mapsto \mathcal{A}(\mathbf{X}), \qquad
               v \mapsto \mathrm{vec}(\mathcal{A}^*(v))
 
-    Arrays of other kinds are moved to and from NumPy at every product. Complex measurements of
-    real tensors are given as real ones of shape (2 m, N): real parts above imaginary parts.
-    Complex vectors are taken by a real operator part by part.
+    Arrays of other kinds are converted to and from NumPy in every product. Complex measurements of
+    real tensors become real ones of shape (2 m, N): real parts above imaginary parts. A real
+    operator is applied to complex vectors part by part.
 
     See Also
     --------
-    as_operator : goes back, and gives A itself.
+    as_operator : the reverse, which returns A itself.
 
     Examples
     --------
@@ -288,9 +288,7 @@ def to_scipy(A: MeasurementOperator) -> Any:
     from scipy.sparse.linalg import LinearOperator
 
     if check_operator(A).batch_shape:
-        raise ValueError(
-            "A must be one operator, got a stack of trials. Make a SciPy operator for each."
-        )
+        raise ValueError("A must be one operator, got a batch. Convert each operator of the batch.")
     maps = _FlatMaps(A)
     made = LinearOperator(
         (maps.rows, size(A.shape)), dtype=maps.dtype,
@@ -305,11 +303,11 @@ def to_scipy(A: MeasurementOperator) -> Any:
 def to_pylops(A: MeasurementOperator) -> Any:
     """PyLops ``LinearOperator`` of shape (m, N), with ``dims=A.shape``.
 
-    What :func:`to_scipy` makes, as PyLops likes it; what is said there holds here.
+    The same as :func:`to_scipy`, as a PyLops operator.
 
     See Also
     --------
-    as_operator : goes back, and gives A itself.
+    as_operator : the reverse, which returns A itself.
 
     Examples
     --------
@@ -370,7 +368,7 @@ class _FlatMaps:
 
 
 def _original(A: Any, shape: tuple[int, ...] | None, order: Order) -> MeasurementOperator | None:
-    """Operator of ours that A was made of by `to_scipy` or `to_pylops`, where it is the same."""
+    """Operator that `to_scipy` or `to_pylops` converted to A, if its shape is the same."""
     found: MeasurementOperator | None = getattr(A, ORIGINAL, None)
     same = found is not None and (shape is None or as_shape(shape) == found.shape)
     return found if same and order == "C" else None

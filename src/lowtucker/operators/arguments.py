@@ -1,4 +1,4 @@
-"""Checks of what operators and problems are given: rows, weights, leading axes."""
+"""Checks of the arguments of operators and problems: rows, weights, leading axes."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ __all__ = [
     "check_weights",
     "common_batch",
     "of_one_dtype",
-    "refuse_rows_of_trials",
+    "refuse_rows_per_problem",
 ]
 
 
@@ -53,7 +53,7 @@ def check_weights(weights: Array, shape: tuple[int, ...]) -> None:
         either = "" if len(shape) == 1 else f" or {shape}"
         raise ValueError(
             f"weights must have shape {shape[-1:]}{either}, got {tuple(weights.shape)}. "
-            "Give one weight a measurement."
+            "Give one weight per measurement."
         )
 
 
@@ -80,8 +80,7 @@ def check_matrix(A: Array, name: str) -> None:
     if not all_finite(A):
         row = int(np.argwhere(~np.isfinite(to_numpy(A)))[0, 0])
         raise ValueError(
-            f"{name} has NaN or infinite entries, the first in row {row}. Leave out what they "
-            "belong to."
+            f"{name} has NaN or infinite entries, the first in row {row}. Leave out those rows."
         )
 
 
@@ -92,12 +91,12 @@ def of_one_dtype(arrays: list[Array]) -> list[Array]:
     return [xp.astype(A, dtype) if A.dtype != dtype else A for A in arrays]
 
 
-def refuse_rows_of_trials(rows: Rows, A: object) -> None:
-    """Refuse other rows for every trial, where the operator cannot."""
+def refuse_rows_per_problem(rows: Rows, A: object) -> None:
+    """Refuse different rows for every problem of a batch."""
     if isinstance(rows, tuple):
         raise TypeError(
-            f"{type(A).__name__} measures the same rows for every trial, got rows for each of "
-            f"{len(rows)}. Only a DenseOperator can; or run the trials one by one."
+            f"{type(A).__name__} measures the same rows for every problem of a batch, got "
+            f"{len(rows)} sets of rows. Use a DenseOperator, or solve the problems one by one."
         )
 
 
@@ -121,7 +120,7 @@ def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:
     if isinstance(rows, tuple) and batch_shape:
         if len(rows) != size(batch_shape):
             raise ValueError(
-                f"rows must have one entry for each of the {size(batch_shape)} trials, "
+                f"rows must have one entry for each of the {size(batch_shape)} problems, "
                 f"got {len(rows)}."
             )
         return tuple(check_rows(one, m) for one in rows)

@@ -33,7 +33,7 @@ from lowtucker.operators.arguments import (
     check_rows,
     check_weights,
     common_batch,
-    refuse_rows_of_trials,
+    refuse_rows_per_problem,
 )
 from lowtucker.operators.design import TangentDesign
 from lowtucker.operators.traits import Traits
@@ -196,7 +196,7 @@ class MeasurementOperator(ABC):
         """Make the operator of some of the rows; ``rows`` are checked."""
         from lowtucker.operators.wrapped import RestrictedOperator
 
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         if SlowOperatorWarning not in self._warned:
             self._warned.add(SlowOperatorWarning)
             warn_caller(
@@ -214,13 +214,13 @@ class MeasurementOperator(ABC):
 
     def _forward_tucker(self, X: TuckerTensor) -> Array:
         """Measure a tensor given by its factors."""
-        return self._stacked(self._forward, X.full(), len(self.shape))
+        return self._batched(self._forward, X.full(), len(self.shape))
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
         """Residual y - A(X) and A*(weights * residual)."""
-        residual = y - self._stacked(self._forward, X, len(self.shape))
+        residual = y - self._batched(self._forward, X, len(self.shape))
         weighted = residual if weights is None else weights * residual
-        return residual, self._stacked(self._adjoint, weighted, 1)
+        return residual, self._batched(self._adjoint, weighted, 1)
 
     def _residual(self, X: Array | TuckerTensor, y: Array | None, weights: Array | None) -> Array:
         """Residual y - A(X), or -A(X) without y.
@@ -250,7 +250,7 @@ class MeasurementOperator(ABC):
         degree of freedom, "auto" needs 2.3 passes after them, and 3.1 without. Rows with heavy
         tails, such as outer products, leave spikes in A*(v) that the sweeps would follow.
         """
-        Z = self._stacked(self._adjoint, v, 1)
+        Z = self._batched(self._adjoint, v, 1)
         if not self.traits.isotropic:
             return hosvd(Z, rank, warn=False)
         return hooi(Z, rank, max_iterations=SWEEPS, warn=False)
@@ -261,14 +261,14 @@ class MeasurementOperator(ABC):
         Complex measurements of real tensors need two: the adjoint is a real part.
         """
         zero = like(np.zeros(self.shape), self.prototype, self.dtype)
-        two_parts = is_complex(self._stacked(self._forward, zero, len(self.shape)))
+        two_parts = is_complex(self._batched(self._forward, zero, len(self.shape)))
         two_parts = two_parts and not is_complex(zero)
         norms = np.zeros(self.m)
         for i in range(self.m):
             for part in (1.0, 1.0j) if two_parts else (1.0,):
                 unit = np.zeros(self.m, dtype=type(part))
                 unit[i] = part
-                row = self._stacked(self._adjoint, like(unit, self.prototype), 1)
+                row = self._batched(self._adjoint, like(unit, self.prototype), 1)
                 norms[i] = np.hypot(norms[i], float(norm(row)))
         return like(norms, self.prototype)
 
@@ -286,7 +286,7 @@ class MeasurementOperator(ABC):
             same_kind(X.core, self.prototype, "X", type(self).__name__)
             out = self._checked(self._forward_tucker(X), (self.m,), "_forward_tucker")
             return self._without_nan(out, "_forward_tucker", self._forward_tucker, X, X.core)
-        return self._stacked(self._forward, self._tensor(X, "forward"), len(self.shape))
+        return self._batched(self._forward, self._tensor(X, "forward"), len(self.shape))
 
     def adjoint(self, v: Array) -> Array:
         """Apply the adjoint: A*(v), shape (*batch, n_1, ..., n_d).
@@ -296,7 +296,7 @@ class MeasurementOperator(ABC):
         v : array, shape (*batch, m)
         """
         v = self._measurements(v, "adjoint", "v")
-        return self._stacked(self._adjoint, v, 1)
+        return self._batched(self._adjoint, v, 1)
 
     def restrict(self, rows: Rows) -> MeasurementOperator:
         """Operator of some of the measurements: ``restrict(rows).forward(X) = forward(X)[rows]``.
@@ -389,7 +389,7 @@ class MeasurementOperator(ABC):
 
     # Checks shared by the public methods
 
-    def _stacked(self, hook: Any, x: Array, core_ndim: int) -> Array:
+    def _batched(self, hook: Any, x: Array, core_ndim: int) -> Array:
         """Apply a hook to every item of a batch."""
         forward = hook == self._forward
         name, wanted = ("_forward", (self.m,)) if forward else ("_adjoint", self.shape)
@@ -405,7 +405,7 @@ class MeasurementOperator(ABC):
             self._checked(hook(flat[i, ...]), wanted, name, one=True) for i in range(size(batch))
         ]
         out = xp.reshape(xp.stack(items), (*batch, *wanted))
-        return self._without_nan(out, name, lambda z: self._stacked(hook, z, core_ndim), x, x)
+        return self._without_nan(out, name, lambda z: self._batched(hook, z, core_ndim), x, x)
 
     def _tensor(self, X: Any, caller: str) -> Array:
         X = as_float_on(X, self.prototype, "X", type(self).__name__)

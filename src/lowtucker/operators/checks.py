@@ -1,4 +1,4 @@
-"""Tests that any operator must pass, for one's own operators too."""
+"""Tests that any operator must pass; run them on custom operators too."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     ----------
     A : MeasurementOperator
     rtol : float, optional
-        Largest difference that is let pass, relative to :math:`\|\mathcal{A}(X)\| \|v\|`.
+        Largest accepted difference, relative to :math:`\|\mathcal{A}(X)\| \|v\|`.
         Default: rounding error in the operator's precision.
     seed : int
 
@@ -91,7 +91,7 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
 def check_restriction(
     A: MeasurementOperator, *, rtol: float | None = None, seed: Seed = 0
 ) -> float:
-    r"""Test that blocks of the operator are what they say.
+    r"""Test that blocks of the operator measure the rows that they should.
 
     ``restrict(rows).forward(X)`` equals ``forward(X)[rows]`` for slices and index sets, and the
     adjoints of the blocks of a partition sum to the adjoint.
@@ -142,7 +142,7 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
     3.0
     """
     if check_operator(A).batch_shape:
-        raise ValueError("operator_norm expects one operator, got a stack of trials.")
+        raise ValueError("operator_norm expects one operator, got a batch.")
     matrix = to_scipy(A)
     m, n = matrix.shape
     if m == 1 or n == 1 or max(m, n) <= SMALL:
@@ -208,6 +208,6 @@ def _relative(gap: Array, scale: Array) -> float:
 def _demand(A: MeasurementOperator, what: str, gap: float, tol: float) -> None:
     if not gap <= tol:
         raise CheckError(
-            f"{type(A).__name__}: {what} fails by {gap:.1e} of the norms, where rounding "
+            f"{type(A).__name__}: {what} fails by {gap:.1e} relative to the norms; rounding "
             f"explains {tol:.1e}."
         )

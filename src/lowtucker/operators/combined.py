@@ -1,4 +1,4 @@
-"""Operators made of operators: one below the other, and scaled."""
+"""Operators made of operators: stacked, and scaled."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.entries import EntriesOperator, unsampled
@@ -38,7 +38,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["ScaledOperator", "StackedOperator", "scale", "stack"]
 
-# Entries of the largest tensor that a start makes in full
+# Entries of the largest tensor that a start forms
 FULL = 10**7
 
 
@@ -51,8 +51,8 @@ class StackedOperator(MeasurementOperator):
     dtype : dtype or None
         Dtype of the tensors.
     only_real : sequence of bool
-        Which parts give real measurements of real tensors where others give complex ones: of a
-        complex v their adjoint takes the real part.
+        Which parts give real measurements of real tensors while others give complex ones: their
+        adjoint takes the real part of v.
     """
 
     def __init__(
@@ -123,7 +123,7 @@ class StackedOperator(MeasurementOperator):
         return StackedOperator(parts, self.dtype, self.only_real) if power else self
 
     def _places(self) -> list[slice]:
-        """Where the measurements of each part are in y."""
+        """Slices of y that hold the measurements of each part."""
         return [slice(a, b) for a, b in pairwise(self.starts.tolist())]
 
     def _split(self, v: Array) -> list[Array]:
@@ -157,7 +157,7 @@ class StackedOperator(MeasurementOperator):
         return self._joined(residuals), as_tensor(sum(gradients), self.dtype)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         runs = self._runs(rows)
         blocks = [self.parts[k]._restrict(local) for k, local in runs]
         only_real = [self.only_real[k] for k, _ in runs]
@@ -189,8 +189,8 @@ class StackedOperator(MeasurementOperator):
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         if len(self.parts) > 1 and size(self.shape) <= FULL:
             return super()._spectral_start(v, rank)
-        # The sum of the adjoints would be formed. A part may know the HOSVD of its own without
-        # that, and the one with the most rows has seen the most.
+        # The sum of the adjoints would have to be formed. A part may have a start that forms no
+        # tensor; that of the part with the most rows is the best.
         k = int(np.argmax([part.m for part in self.parts]))
         return self.parts[k].spectral_start(self._split(v)[k], rank)
 
@@ -273,17 +273,16 @@ def stack(operators: Sequence[MeasurementOperator]) -> MeasurementOperator:
     Parameters
     ----------
     operators : sequence of MeasurementOperator
-        For tensors of one shape, one array kind and one dtype. An operator without a dtype, as of
-        sampled entries, takes that of the others. Stacks among them are taken apart.
+        For tensors of one shape, one array kind and one dtype. An operator without a dtype, such
+        as sampled entries, takes that of the others. Nested stacks are flattened.
 
     Notes
     -----
-    Every operation costs what it costs the parts. Blocks and tangent designs are those of the
-    parts, so that solvers are as fast as with the slowest of them. The start is the HOSVD of the
-    sum of the adjoints; for tensors of more than 10^7 entries, the start of the part with the most
-    rows.
+    Every operation costs the sum over the parts. Blocks and tangent designs are those of the
+    parts, so solvers are as fast as with the slowest of them. The start is the HOSVD of the sum of
+    the adjoints; for tensors of more than 10^7 entries, the start of the part with the most rows.
 
-    Parts with larger rows count more. :func:`scale` changes that.
+    Parts with larger rows weigh more; :func:`scale` balances them.
 
     Examples
     --------
@@ -314,8 +313,8 @@ def stack(operators: Sequence[MeasurementOperator]) -> MeasurementOperator:
         if not (dtype is None or A.dtype is None or A.dtype == dtype):
             raise TypeError(
                 f"operators must measure tensors of one dtype: operators[{k}] measures {A.dtype}, "
-                f"those before it {dtype}. Make it of arrays of that precision; whether tensors "
-                "are real or complex is up to lowtucker.DenseOperator(matrix, shape, dtype=...)."
+                f"those before it {dtype}. Create it from arrays of that precision; for a matrix "
+                "try lowtucker.DenseOperator(matrix, shape, dtype=...)."
             )
         dtype = A.dtype if dtype is None else dtype
     parts: list[MeasurementOperator] = []
@@ -335,7 +334,7 @@ class ScaledOperator(WrappedOperator):
     inner : MeasurementOperator
     factor : array, shape (m,)
     only_real : bool
-        Whether ``inner`` gives real measurements of real tensors, where the factor is complex.
+        Whether ``inner`` gives real measurements of real tensors, but the factor is complex.
     """
 
     def __init__(self, inner: MeasurementOperator, factor: Array, only_real: bool) -> None:
@@ -370,7 +369,7 @@ class ScaledOperator(WrappedOperator):
         return in_precision(self.factor, y.dtype) * y
 
     def _back(self, v: Array) -> Array:
-        """What the inner adjoint is applied to."""
+        """Input of the inner adjoint."""
         v = in_precision(conj(self.factor), v.dtype) * v
         return real(v) if self.only_real else v
 
@@ -384,7 +383,7 @@ class ScaledOperator(WrappedOperator):
         return as_tensor(self.inner.adjoint(self._back(v)), self.dtype)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         factor = self.factor
         if isinstance(rows, slice):
             factor = factor[rows]
@@ -438,18 +437,18 @@ def scale(A: MeasurementOperator, factor: Any) -> ScaledOperator:
     ----------
     A : MeasurementOperator
     factor : number, or array of shape (m,)
-        Real or complex, finite, not zero everywhere. Complex factors of measurements of real
-        tensors give complex y; the adjoint is then the real part. Where A has no dtype of its
+        Real or complex, finite, not zero everywhere. With complex factors, measurements of
+        real tensors are complex; the adjoint is then the real part. If A has no dtype of its
         own, the tensors have that of y.
 
     Notes
     -----
-    Every operation costs what it costs A, and m flops. Memory: m numbers. ``misfit`` is a
-    forward and an adjoint.
+    Every operation costs that of A and m flops. Memory: m numbers. ``misfit`` is a forward and an
+    adjoint.
 
     Examples
     --------
-    Rows of norm 1, where a few large ones would drown the others:
+    Rows of norm 1, so that a few large ones do not dominate:
 
     >>> import numpy as np, lowtucker as lt
     >>> rng = np.random.default_rng(0)
@@ -472,11 +471,13 @@ def scale(A: MeasurementOperator, factor: Any) -> ScaledOperator:
     with np.errstate(over="ignore"):
         given = in_precision(given, A.dtype)
     if not all_finite(given):
-        raise ValueError("factor has NaN or infinite entries, or some beyond A's precision.")
+        raise ValueError(
+            "factor has NaN or infinite entries, or entries that overflow in A's precision."
+        )
     if not bool(namespace(given).any(given != 0)):
         raise ValueError(
-            "factor is zero everywhere: nothing would be measured. To leave out measurements "
-            "restrict A, or give them the weight 0."
+            "factor is zero everywhere: nothing would be measured. To leave out measurements, "
+            "restrict A or give them the weight 0."
         )
     only_real = is_complex(given) and is_real(A.dtype) and not A.complex_rows
     return ScaledOperator(A, given, only_real)
@@ -497,7 +498,7 @@ def _check_one(A: Any, name: str) -> None:
             "Try lowtucker.as_operator(A, shape)."
         )
     if A.batch_shape:
-        raise ValueError(f"{name} must be one operator, got a stack of {A.batch_shape} trials.")
+        raise ValueError(f"{name} must be one operator, got a batch of {A.batch_shape}.")
 
 
 def common_prototype(operators: Sequence[MeasurementOperator]) -> Array | None:
@@ -506,12 +507,12 @@ def common_prototype(operators: Sequence[MeasurementOperator]) -> Array | None:
 
 
 def is_real(dtype: Any) -> bool:
-    """Whether tensors of an operator's dtype are real; without one they may be either."""
+    """Whether tensors of an operator's dtype are real; False without a dtype."""
     return dtype is not None and "complex" not in str(dtype)
 
 
 def in_precision(x: Array, dtype: Any) -> Array:
-    """Array in the precision of a dtype, real or complex as it is."""
+    """Array in the precision of a dtype; real stays real, complex complex."""
     if dtype is None or x.dtype == dtype:
         return x
     wanted = in_precision_of(dtype, x, is_complex=is_complex(x))
@@ -519,5 +520,5 @@ def in_precision(x: Array, dtype: Any) -> Array:
 
 
 def as_tensor(x: Array, dtype: Any) -> Array:
-    """What adjoints give, in the dtype of the tensors: its real part where these are real."""
+    """Output of an adjoint in the dtype of the tensors: the real part if these are real."""
     return in_precision(real(x) if is_real(dtype) else x, dtype)

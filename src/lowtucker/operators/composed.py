@@ -1,4 +1,4 @@
-"""Operators made of operators: one after the other."""
+"""Operators made of operators: compositions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from lowtucker._array import (
     size,
 )
 from lowtucker.operators.adapters import as_operator
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.combined import (
     as_tensor,
@@ -38,11 +38,11 @@ class Link(NamedTuple):
     """One map of a chain: vectors to vectors."""
 
     map: MeasurementOperator
-    # Whether it gives complex measurements of what it is made for
+    # Whether its output is complex for input of its own dtype
     gives_complex: bool
-    # Whether it is made for real tensors, and gets complex ones: it is applied to both parts
+    # Whether it is for real tensors and gets complex ones: it is applied to both parts
     by_parts: bool
-    # Whether what it gives is real here, so that the adjoint takes real parts
+    # Whether its output is real here, so that the adjoint takes real parts
     only_real: bool
 
     def forward(self, X: Array | TuckerTensor) -> Array:
@@ -115,7 +115,7 @@ class ComposedOperator(MeasurementOperator):
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if not self.traits.row_separable:
             return super()._restrict(rows)
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         first = self.links[0]._replace(map=self.links[0].map._restrict(rows))
         return ComposedOperator([first, *self.links[1:]], self.dtype)
 
@@ -131,19 +131,19 @@ def compose(*maps: Any, shape: tuple[int, ...] | None = None) -> MeasurementOper
     Parameters
     ----------
     *maps : MeasurementOperator, matrix, SciPy sparse matrix, SciPy or PyLops linear operator
-        Each takes what the next one gives. An operator reads it as its tensor, row-major.
+        Each is applied to the output of the next. An operator reads it as its tensor, row-major.
     shape : tuple of int, optional
-        Shape of X; needed unless the last map is an operator, which tells.
+        Shape of X; needed unless the last map is an operator.
 
     Notes
     -----
-    A forward costs that of every map, an adjoint likewise. A block costs its own rows of the first
-    map, and all of the others; where the first map cannot measure some rows alone, all of that too.
-    There is no tangent design: "auto" takes :class:`lowtucker.RCG`. A TuckerTensor is given to the
-    last map as it is.
+    A forward costs that of every map, and so does an adjoint. A block costs its own rows of the
+    first map and all rows of the others; all rows of every map if the first is not row-separable.
+    There is no fast tangent design: "auto" uses :class:`lowtucker.RCG`. A TuckerTensor is passed to
+    the last map as it is.
 
     The precision is that of the least precise map. A map for real vectors is applied to real and
-    imaginary parts where the one before it gives complex ones.
+    imaginary parts if its input is complex.
 
     Examples
     --------
@@ -166,7 +166,7 @@ def compose(*maps: Any, shape: tuple[int, ...] | None = None) -> MeasurementOper
         if sizes[k][1] != sizes[k + 1][0]:
             raise ValueError(
                 f"maps[{k}] ({type(maps[k]).__name__}) takes {sizes[k][1]} numbers, but "
-                f"maps[{k + 1}] ({type(maps[k + 1]).__name__}) gives {sizes[k + 1][0]}. The last "
+                f"maps[{k + 1}] ({type(maps[k + 1]).__name__}) returns {sizes[k + 1][0]}. The last "
                 "map is applied first: check their order, or transpose one."
             )
     if shape is not None and size(as_shape(shape)) != sizes[-1][1]:
@@ -175,7 +175,7 @@ def compose(*maps: Any, shape: tuple[int, ...] | None = None) -> MeasurementOper
             f"tensors of shape={tuple(shape)} have {size(shape)}."
         )
     operators = [
-        as_operator(given) if _tells(given) else as_operator(given, (columns,))
+        as_operator(given) if _has_shape(given) else as_operator(given, (columns,))
         for given, (_, columns) in zip(maps[:-1], sizes[:-1], strict=True)
     ]
     operators.append(as_operator(maps[-1], shape))
@@ -185,12 +185,12 @@ def compose(*maps: Any, shape: tuple[int, ...] | None = None) -> MeasurementOper
 
 
 def _chained(operators: list[MeasurementOperator]) -> ComposedOperator:
-    """Operators whose sizes fit, as one."""
+    """Composition of operators whose sizes fit."""
     prototype = common_prototype(operators)
     dtypes = [A.dtype for A in reversed(operators) if A.dtype is not None]
     dtype = None
     if dtypes:
-        # whoever comes first says whether X is complex: those without a dtype take any
+        # the first map with a dtype decides whether X is complex
         coarsest = max(dtypes, key=lambda d: eps(like(0.0, prototype, d)))
         dtype = in_precision_of(coarsest, prototype, is_complex=not is_real(dtypes[0]))
     complex_in = not is_real(dtype)
@@ -204,7 +204,7 @@ def _chained(operators: list[MeasurementOperator]) -> ComposedOperator:
 
 
 def _with_shape(given: Any, name: str) -> Any:
-    """What was given for a map, as something with rows and columns."""
+    """Convert an argument to something with rows and columns."""
     if isinstance(given, MeasurementOperator):
         return given
     if not hasattr(given, "shape"):
@@ -215,19 +215,17 @@ def _with_shape(given: Any, name: str) -> Any:
             )
         given = as_array(given, name)
     if len(given.shape) < 2:
-        raise ValueError(
-            f"{name} must have a row for each number that it gives, got shape {given.shape}."
-        )
+        raise ValueError(f"{name} must have one row per output, got shape {given.shape}.")
     return given
 
 
-def _tells(given: Any) -> bool:
-    """Whether a map says which tensors it takes; others take vectors."""
+def _has_shape(given: Any) -> bool:
+    """Whether a map determines the shape of its input; others take vectors."""
     return isinstance(given, MeasurementOperator) or len(given.shape) > 2
 
 
 def _sizes(given: Any) -> tuple[int, int]:
-    """Numbers that a map gives, and that it takes."""
+    """Sizes of the output and of the input of a map."""
     if isinstance(given, MeasurementOperator):
         return given.m, size(given.shape)
     return int(given.shape[0]), size(given.shape[1:])

@@ -1,4 +1,4 @@
-"""A Dask cluster: reach its scheduler, and see that its workers can do the work.
+"""A Dask cluster: connect to its scheduler, and check its workers.
 
 All that can go wrong before the work begins is found here, with a message that says what to do.
 """
@@ -18,7 +18,7 @@ __all__ = ["check_workers", "connect"]
 
 SCHEMES = ("tcp", "tls", "ws", "wss", "ucx")
 EXAMPLE = "tcp://127.0.0.1:8786"
-# What a worker is asked. A name, and not a function of ours: that could not be sent to a worker
+# Resolved on every worker. A name, not a function of this package, which could not be sent
 # without lowtucker, or with one that is older than this module
 QUESTION = "lowtucker._version:__version__"
 CHECKED = "_lowtucker_checked"  # attribute of a client: the workers that gave a good answer
@@ -26,14 +26,14 @@ SHOWN = 3  # workers that a message names
 
 
 def connect(address: str, timeout: float = 10.0) -> Any:
-    """Client of the scheduler at ``address``, which is not made the default one.
+    """Client of the scheduler at ``address``, which does not become the default client.
 
     Parameters
     ----------
     address : str
         Such as "tcp://127.0.0.1:8786".
     timeout : float
-        Seconds after which a scheduler that does not answer counts as not reached.
+        Seconds to wait for the scheduler.
 
     Returns
     -------
@@ -44,7 +44,7 @@ def connect(address: str, timeout: float = 10.0) -> Any:
     ConnectionError
         Nothing answers there, or something that is not a Dask scheduler.
     ValueError
-        It is no address.
+        It is not an address.
     ImportError
         Dask is not installed here.
 
@@ -66,8 +66,8 @@ def connect(address: str, timeout: float = 10.0) -> Any:
     found = _role_at(address, timeout)
     if found != "Scheduler":
         raise ConnectionError(
-            f"At {address} there is a {found}, expected a Dask scheduler. Its address is in what "
-            "`dask scheduler` printed when it was started, or client.scheduler.address."
+            f"At {address} there is a {found}, expected a Dask scheduler. `dask scheduler` "
+            "prints its address when it starts; or see client.scheduler.address."
         )
     try:
         return Client(address, timeout=timeout, set_as_default=False)
@@ -76,7 +76,7 @@ def connect(address: str, timeout: float = 10.0) -> Any:
 
 
 def check_workers(client: Any, timeout: float = 10.0) -> None:
-    """See that there are workers, and that each has this version of lowtucker.
+    """Check that there are workers, and that each has this version of lowtucker.
 
     Parameters
     ----------
@@ -116,19 +116,19 @@ def check_workers(client: Any, timeout: float = 10.0) -> None:
 def _check_address(address: Any) -> None:
     if not isinstance(address, str):
         raise TypeError(
-            f"address must be a text such as {EXAMPLE!r}, got {type(address).__name__}."
+            f"address must be a string such as {EXAMPLE!r}, got {type(address).__name__}."
         )
     scheme, _, rest = address.rpartition("://")
     host, _, port = rest.rpartition(":")
     if not ((scheme or "tcp") in SCHEMES and host and port.strip("/").isdecimal()):
         raise ValueError(
             f"address must be that of a scheduler, such as {EXAMPLE}, got {address!r}. "
-            "`dask scheduler` prints it when it is started; http://... is its web page."
+            "`dask scheduler` prints it when it starts; http://... is its web page."
         )
 
 
 def _role_at(address: str, timeout: float) -> str:
-    """What answers there: "Scheduler", "Worker", ...
+    """Kind of the server at an address: "Scheduler", "Worker", ...
 
     Asked before a client is made: a client that cannot be made takes seconds to go away, and
     says so with a traceback.
@@ -149,7 +149,7 @@ def _role_at(address: str, timeout: float) -> str:
             raise _unreachable(address, error) from error
         except Exception as error:  # whatever reading the answer of some other service gives
             raise ConnectionError(
-                f"What answers at {address} is not a Dask scheduler that can be talked to "
+                f"The server at {address} does not respond as a Dask scheduler "
                 f"({type(error).__name__}: {error!s:.120}). Check the address; a tls:// one needs "
                 "distributed.comm.tls in the configuration of Dask."
             ) from error
@@ -160,7 +160,7 @@ def _unreachable(address: str, error: BaseException) -> ConnectionError:
     why = str(error.__cause__ or error).rpartition(">: ")[2] or "no answer"
     return ConnectionError(
         f"The Dask scheduler at {address} cannot be reached ({why:.160}). Start one with "
-        "`dask scheduler`, take the address that it prints, and look whether a firewall is "
+        "`dask scheduler`, use the address that it prints, and check for a firewall in "
         "between."
     )
 
@@ -173,11 +173,11 @@ def _check_client(client: Any) -> None:
         )
     if client.asynchronous:
         raise TypeError(
-            "client must be a synchronous one, got an asynchronous distributed.Client. "
-            "Make another with asynchronous=False."
+            "client must be synchronous, got an asynchronous distributed.Client. "
+            "Create one with asynchronous=False."
         )
     if client.status in ("closed", "closing"):
-        raise ConnectionError("client is closed. Make another: distributed.Client(address).")
+        raise ConnectionError("client is closed. Create another: distributed.Client(address).")
 
 
 def _first_workers(client: Any, timeout: float) -> set[str]:
@@ -186,7 +186,7 @@ def _first_workers(client: Any, timeout: float) -> set[str]:
     except TimeoutError as error:
         address = client.scheduler.address
         raise TimeoutError(
-            f"The Dask scheduler at {address} has no workers, and none came within {timeout:g} s. "
+            f"The Dask scheduler at {address} has no workers; none joined within {timeout:g} s. "
             f"Start some: `dask worker {address}`."
         ) from error
     return set(client.nthreads())

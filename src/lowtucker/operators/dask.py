@@ -1,4 +1,4 @@
-"""Rows in the chunks of a Dask array: they stay where they are, and small answers travel."""
+"""Rows in the chunks of a Dask array: they stay on the workers, only small results travel."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, as_flag, size
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.dense import DenseOperator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # where there is no Dask array, none of it is needed
 __all__ = ["DaskOperator", "from_dask", "is_dask"]
 
 NumPyArray = np.ndarray[Any, Any]
-# What a worker does with the operator of a piece, and the parts of vectors that belong to it
+# Function that a worker applies to the operator of a piece and its parts of the vectors
 Action = Callable[..., Any]
 Wrap = Callable[[MeasurementOperator], MeasurementOperator]
 
@@ -116,7 +116,7 @@ class DaskOperator(MeasurementOperator):
         return other
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         block = self._copy()
         block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])
         return block
@@ -140,7 +140,7 @@ class DaskOperator(MeasurementOperator):
     def _ask(
         self, action: Action, vectors: Sequence[NumPyArray | None], *arguments: Any, total: bool
     ) -> Any:
-        """Ask every group that has rows; totals are tuples of arrays, answers come by pieces."""
+        """Run an action on every group that has rows; a total is a tuple of arrays."""
         from lowtucker.operators.engines import Task
 
         pieces = self._pieces
@@ -201,7 +201,7 @@ class DaskOperator(MeasurementOperator):
         return residual.norm if known else None
 
     def _deferred(self, X: Any, y: Any, weights: Any, squares: Any) -> Deferred:
-        """Residual whose norm is known; its numbers are fetched where they are asked for."""
+        """Residual whose norm is known; its numbers are fetched on demand."""
 
         def fetch() -> NumPyArray:
             measured = self.forward(X)
@@ -220,7 +220,7 @@ class DaskOperator(MeasurementOperator):
 
 
 class DaskDesign(TangentDesign):
-    """Tangent design of rows on workers: what travels is T, and sums of the size of dof."""
+    """Tangent design of rows on workers: only T and sums of size dof travel."""
 
     A: DaskOperator
 
@@ -248,7 +248,7 @@ class DaskDesign(TangentDesign):
         return NormalEquations(gram, gradient, self.A._deferred(self.T.X, y, weights, squares))
 
 
-# What workers do: with the operator of a piece and its parts of the vectors
+# What workers compute from the operator of a piece and its parts of the vectors
 
 
 def _answer(
@@ -261,7 +261,7 @@ def _answer(
     total: bool,
     arguments: tuple[Any, ...],
 ) -> Any:
-    """Answer of a group: the sum of its pieces', or a list of them."""
+    """Result of a group: the sum over its pieces, or a list."""
     answers: list[Any] = []
     for k, source in enumerate(sources):
         matrix = source() if callable(source) else source
@@ -283,7 +283,7 @@ def _is_all(rows: Any, m: int) -> bool:
 
 
 def _refuse_nan(matrix: NumPyArray, piece: Piece) -> None:
-    """Say which row is not finite, where it is the matrix that is not."""
+    """Name the row that is not finite, if it is the matrix that is not."""
     bad = np.flatnonzero(~np.isfinite(matrix).all(axis=1))
     if bad.size:
         rows = piece.rows
@@ -291,7 +291,7 @@ def _refuse_nan(matrix: NumPyArray, piece: Piece) -> None:
         raise ValueError(
             f"A has NaN or infinite entries, in row {row} of its chunk {piece.chunk}. "
             "Leave those measurements out: A[dask.array.isfinite(A).all(axis=1)], with "
-            "compute_chunk_sizes(), and y alike."
+            "compute_chunk_sizes(), and the same entries of y."
         )
 
 
@@ -304,7 +304,7 @@ def _adjoint(block: MeasurementOperator, v: Array) -> tuple[Array]:
 
 
 def _square(residual: Array, weights: Array | None) -> Any:
-    """Return the sum of squares, weighted, one for each of a stack."""
+    """Return the weighted sum of squares, one for each problem of a batch."""
     v = residual if weights is None else np.sqrt(weights) * residual
     length = norm(v, batch_ndim=v.ndim - 1)
     return length * length
@@ -383,10 +383,10 @@ def from_dask(
     client: Any = None,
     keep: bool | None = None,
 ) -> DaskOperator:
-    r"""Measurements by the rows of a Dask array, which stay where they are.
+    r"""Measurements by the rows of a Dask array, which stay on their workers.
 
-    On a cluster every worker holds some chunks, and answers for them:
-    :math:`D_b^* D_b` and :math:`D_b^* r_b` for a Gauss-Newton step, the small answer of one block
+    On a cluster every worker holds some chunks, and computes their contributions:
+    :math:`D_b^* D_b` and :math:`D_b^* r_b` for a Gauss-Newton step, the small result of one block
     for RSGD and StoTIHT, :math:`\mathcal{A}_b^*(r_b)` for TIHT. X is always local.
 
     Parameters
@@ -394,23 +394,23 @@ def from_dask(
     array : dask.array.Array, shape (m, N) or (m, n_1, ..., n_d)
         Chunked along rows only; chunks of 50 to 500 MB are good.
     shape : tuple of int, optional
-        Shape of the tensors; needed where the rows are vectors.
+        Shape of the tensors; needed if the rows are vectors.
     order : "C" or "F"
         How the rows of an (m, N) array were vectorised.
     client : distributed.Client or str, optional
         The cluster, or the address of its scheduler. By default the client of the session, if
-        there is one; without a cluster the chunks are worked on by the threads of this process.
+        there is one; without a cluster the threads of this process compute.
     keep : bool, optional
-        Whether chunks stay in the workers' memory. By default where they fit; otherwise they are
-        computed anew in every pass, block by block of StoTIHT and RSGD too.
+        Whether chunks stay in the workers' memory. By default, if they fit; otherwise they are
+        computed again in every pass, and for every block of StoTIHT and RSGD.
 
     Notes
     -----
-    For every reading of the rows each thread of a worker gets one task, with X (or the tangent
-    space) in it, and gives one answer: dof^2 numbers for a Gauss-Newton step, dof for RCG, N for
-    TIHT. Nothing of the length m travels, but for y, once; the client holds y and X. A worker that
-    dies is made up for by the others, who load its chunks again: the result is the same, bit for
-    bit. It pays above about 100 MB read at a time, or where A does not fit into one memory.
+    In every pass over the rows each thread of a worker gets one task, with X (or the tangent
+    space) in it, and returns one result: dof^2 numbers for a Gauss-Newton step, dof for RCG, N for
+    TIHT. No vector of length m travels, except y, once; the client holds y and X. If a worker dies,
+    the others load its chunks again: the result is the same, bit for bit. Worthwhile above about
+    100 MB per pass, or if A does not fit into the memory of one machine.
 
     Examples
     --------
@@ -437,17 +437,19 @@ def from_dask(
 
         client = connect(client)
     A = DaskOperator(_as_rows(array), shape, order=order, client=client, keep=keep)
-    _ = A.engine  # workers that will not do are refused before any work
+    _ = A.engine  # refuses unsuitable workers before any work
     return A
 
 
 def _checked_shape(array: Any, shape: tuple[int, ...] | None) -> tuple[int, ...]:
     if array.ndim < 2:
-        raise ValueError(f"array must have one row a measurement, (m, N), got shape {array.shape}.")
+        raise ValueError(
+            f"array must have one row per measurement, (m, N), got shape {array.shape}."
+        )
     if any(math.isnan(n) for n in array.shape):
         raise ValueError(
             f"array has chunks of unknown sizes, shape {array.shape}: which rows belong to which "
-            "measurements cannot be told. Try array.compute_chunk_sizes() first."
+            "measurements is not known. Try array.compute_chunk_sizes() first."
         )
     given = tuple(int(n) for n in array.shape)
     split = [axis for axis in range(1, array.ndim) if array.numblocks[axis] > 1]
@@ -484,7 +486,7 @@ def _as_rows(array: Any) -> Any:
 
 
 def _row_major(chunk: Any, dtype: Any, block_info: Any = None) -> NumPyArray:
-    """Rows of a chunk; what a loader gives is looked at, for Dask believes what it was told."""
+    """Rows of a chunk; checks the output of the loader, which Dask does not."""
     dense = chunk.toarray() if hasattr(chunk, "toarray") else np.asarray(chunk)
     if block_info:
         wanted = tuple(stop - start for start, stop in block_info[0]["array-location"])
@@ -492,8 +494,9 @@ def _row_major(chunk: Any, dtype: Any, block_info: Any = None) -> NumPyArray:
         if dense.shape != wanted or complex_rows:
             raise ValueError(
                 f"Chunk {block_info[0]['chunk-location'][0]} of A is an array of shape "
-                f"{dense.shape} and dtype {dense.dtype}, expected {wanted} and {dtype}, as the "
-                "Dask array was told. Correct its loader, or what from_delayed was told of it."
+                f"{dense.shape} and dtype {dense.dtype}, but the Dask array "
+                f"declares {wanted} and {dtype}. Correct its loader, or the shape and dtype "
+                "given to from_delayed."
             )
     return np.ascontiguousarray(dense.reshape(len(dense), -1), dtype)
 

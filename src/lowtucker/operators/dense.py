@@ -1,4 +1,4 @@
-"""Measurements by a matrix in memory, one or a stack of them."""
+"""Measurements by a matrix in memory, or by a batch of matrices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ from lowtucker.operators.traits import Traits
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
 
-__all__ = ["DenseOperator", "StackedBlocks"]
+__all__ = ["BatchedBlocks", "DenseOperator"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -54,11 +54,11 @@ class DenseOperator(MatrixOperator):
 
     Parameters
     ----------
-    matrix : array, shape (m, N), (m, n_1, ..., n_d), or (*batch, m, N) for a stack of trials
+    matrix : array, shape (m, N), (m, n_1, ..., n_d), or (*batch, m, N) for a batch
         Row i is the vectorised sensing tensor :math:`A_i` (complex: its conjugate, so that
         ``forward`` is ``matrix @ vec(X)``). It is not copied.
     shape : tuple of int, optional
-        Shape of the tensors; may be left out where ``matrix`` is (m, n_1, ..., n_d).
+        Shape of the tensors; may be omitted if ``matrix`` is (m, n_1, ..., n_d).
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised.
     dtype : dtype, optional
@@ -71,10 +71,10 @@ class DenseOperator(MatrixOperator):
 
     Notes
     -----
-    ``forward`` and ``adjoint`` cost 2 m N flops and one reading of the matrix each (two where a
-    real matrix measures a complex tensor). ``misfit`` reads a NumPy matrix once for both, real or
-    complex; a matrix of another kind once for each. Nothing of the size of a NumPy matrix is
-    ever made; tensors are cast to the matrix's precision rather than the matrix to theirs.
+    ``forward`` and ``adjoint`` cost 2 m N flops and one pass over the matrix each (two if a real
+    matrix measures a complex tensor). ``misfit`` needs one pass over a NumPy matrix, real or
+    complex, and two over other arrays. No copy of the size of a NumPy matrix is ever made; tensors
+    are cast to the matrix's precision rather than the matrix to theirs.
 
     Examples
     --------
@@ -135,7 +135,7 @@ class DenseOperator(MatrixOperator):
         return super()._vec(self._cast(X))
 
     def _cast(self, x: Array) -> Array:
-        """Bring a small array to the matrix's precision, real or complex as it is."""
+        """Cast a small array to the matrix's precision; real stays real, complex complex."""
         if x.dtype == self.matrix.dtype:
             return x
         wanted = in_precision_of(self.matrix.dtype, self.matrix, is_complex=is_complex(x))
@@ -163,7 +163,7 @@ class DenseOperator(MatrixOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
-            return StackedBlocks(
+            return BatchedBlocks(
                 [_take(self._item(k), one) for k, one in enumerate(rows)],
                 self,
                 self.batch_shape or (len(rows),),
@@ -171,10 +171,10 @@ class DenseOperator(MatrixOperator):
         return self._like_this(_take(self.matrix, rows))
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
-        return StackedBlocks([self._item(k) for k in trials], self, (len(trials),))
+        return BatchedBlocks([self._item(k) for k in trials], self, (len(trials),))
 
     def _item(self, k: int) -> Array:
-        """Matrix of one trial, as a view."""
+        """Matrix of one problem, as a view."""
         if len(self.batch_shape) == 1:
             return self.matrix[k, ...]
         if not self.batch_shape:
@@ -212,7 +212,7 @@ class DenseOperator(MatrixOperator):
     def _rows_once(
         self, x: NumPyArray, y: NumPyArray, weights: NumPyArray | None
     ) -> tuple[NumPyArray, NumPyArray]:
-        """Misfit of vectors, where trials may be followed by one more axis, of parts."""
+        """Misfit of vectors, which may have a second axis of real and imaginary parts."""
         A = self.matrix
         batch = common_batch(x.shape[:-1], y.shape[:-1])
         residual = np.empty((*batch, self.m), dtype=A.dtype)
@@ -239,19 +239,19 @@ class DenseOperator(MatrixOperator):
         return norms
 
 
-class StackedBlocks(MeasurementOperator):
-    """A different block of rows for every trial of a stack: slices are views, sets are copied.
+class BatchedBlocks(MeasurementOperator):
+    """A different block of rows for every problem of a batch: slices are views, sets are copied.
 
-    Blocks of unequal length are filled up with rows of zeros, which measure nothing.
+    Blocks of unequal length are padded with rows of zeros, which measure nothing.
 
     Parameters
     ----------
     matrices : sequence of arrays, shapes (b_k, N)
     one : DenseOperator
-        What they are blocks of: shape, order, dtype.
+        The operator that the blocks come from: shape, order, dtype.
     batch_shape : tuple of int
-    measured : NumPy array of bool, shape (trials, m), optional
-        Which rows measure, where zeros are among the ``matrices`` already.
+    measured : NumPy array of bool, shape (problems, m), optional
+        Which rows measure, if the ``matrices`` are padded with zeros already.
     """
 
     traits = Traits(row_separable=True, supports_batch=True)
@@ -268,7 +268,8 @@ class StackedBlocks(MeasurementOperator):
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
-        self.m = max(lengths)
+        # a selection keeps the length of the batch, as its data do, even if only short blocks remain
+        self.m = max(lengths) if measured is None else int(measured.shape[-1])
         if measured is None and min(lengths) < self.m:
             measured = np.arange(self.m) < np.asarray(lengths)[:, None]
         self.measured = measured
@@ -332,20 +333,20 @@ class StackedBlocks(MeasurementOperator):
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         measured = None if self.measured is None else self.measured[list(trials)]
-        return StackedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
+        return BatchedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
 
     def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
-        return StackedBlocks(self.matrices, self.one, batch_shape, self.measured)
+        return BatchedBlocks(self.matrices, self.one, batch_shape, self.measured)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         each = rows if isinstance(rows, tuple) else (rows,) * len(self.matrices)
         if self.measured is None:
             pairs = zip(self.matrices, each, strict=True)
-            return StackedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
-        # blocks of different length are gathered, with their rows of zeros
+            return BatchedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
+        # blocks of different length are gathered with their padding
         blocks = [_take(self._padded(A), r) for A, r in zip(self.matrices, each, strict=True)]
         measured = pad_and_stack([self.measured[k][r] for k, r in enumerate(each)])
-        return StackedBlocks(blocks, self.one, self.batch_shape, measured)
+        return BatchedBlocks(blocks, self.one, self.batch_shape, measured)
 
     def _padded(self, A: Array) -> Array:
         zeros = like(np.zeros((self.m - A.shape[0], A.shape[1])), A, A.dtype)
@@ -359,14 +360,18 @@ class StackedBlocks(MeasurementOperator):
 
     def _joined(self, parts: list[Array]) -> Array:
         joined = pad_and_stack(parts)
-        return namespace(joined).reshape(joined, (*self.batch_shape, self.m))
+        xp, missing = namespace(joined), self.m - joined.shape[-1]
+        if missing:
+            zeros = like(np.zeros((len(parts), missing)), joined, joined.dtype)
+            joined = xp.concat([joined, zeros], axis=-1)
+        return xp.reshape(joined, (*self.batch_shape, self.m))
 
 
 def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ...], Order]:
     """Shape of the tensors, and the order to read the rows in."""
     if matrix.ndim < 2:
         raise ValueError(
-            f"matrix must have one row a measurement, got shape {tuple(matrix.shape)}."
+            f"matrix must have one row per measurement, got shape {tuple(matrix.shape)}."
         )
     as_tensor(matrix, "matrix")
     if shape is None:

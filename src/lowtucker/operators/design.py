@@ -1,4 +1,4 @@
-"""The tangent design: what measurements see of the tangent space."""
+"""The tangent design: the measurements restricted to a tangent space."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["DenseDesign", "NormalEquations", "TangentDesign"]
 
 
 class NormalEquations(NamedTuple):
-    """What a Gauss-Newton step needs of the measurements, and the residual on the way.
+    """Normal equations of a Gauss-Newton step, and the residual.
 
     Attributes
     ----------
@@ -37,7 +37,7 @@ class TangentDesign:
 
     For a tangent vector of coordinates c, :math:`\mathcal{A}(\xi) = D c`; X itself is tangent at
     X, so :math:`\mathcal{A}(X) = D c(X)`. This class works for any operator, by forwards and
-    adjoints; operators that can read their rows have faster ones (``_tangent``).
+    adjoints; operators with access to their rows have faster ones (``_tangent``).
 
     Parameters
     ----------
@@ -73,14 +73,14 @@ class TangentDesign:
         return self.T.coordinates(self.A.adjoint(r))
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
-        """Residual r = y - A(X) and D^* W r. One pass where rows can be read once for both."""
+        """Residual r = y - A(X) and D^* W r. One pass if the operator's misfit needs one."""
         residual, gradient = self.A.misfit(self.T.X, y, weights)
         return residual, self.T.coordinates(gradient)
 
     def rows(self) -> Iterator[tuple[slice, Array]]:
-        """D in blocks of rows, each read once.
+        """D in blocks of rows, in one pass.
 
-        Here all at once, by dof forwards: operators that can read rows do better.
+        Here all rows at once, by dof forwards; operators with access to their rows do better.
         """
         xp = namespace(self.T.X.core)
         unit = like(xp.eye(self.T.dof, dtype=self.T.X.core.dtype), self.T.X.core)
@@ -110,7 +110,7 @@ class TangentDesign:
         return NormalEquations(gram, gradient, xp.concat(residuals))
 
 
-# Bytes of a matrix that are made into rows of D at a time: more than that is never copied
+# Bytes of a matrix that become rows of D at a time: more than that is never copied
 TILE_BYTES = 1 << 24
 # Rows of D that are kept together
 CHUNK = 512

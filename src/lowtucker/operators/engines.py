@@ -1,8 +1,8 @@
-"""Where the chunks of a Dask array are, and how they are asked: in threads, or on a cluster.
+"""Engines that compute with the chunks of a Dask array: in threads, or on a cluster.
 
-A *group* is a run of successive chunks that is asked by one task. Groups are settled once, by the
-number of threads there are: sums are taken in the same order wherever a group is computed, so a
-run that loses a worker ends with the same bits.
+A *group* is a run of successive chunks that one task computes with. Groups are fixed once, by the
+number of threads: sums are taken in the same order wherever a group is computed, so a run that
+loses a worker ends with the same bits.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK, GRACE = 2.0, 20.0
 
 
 class Task(NamedTuple):
-    """What a group is asked: ``function(chunks, vectors, *arguments)``.
+    """Call for one group: ``function(chunks, vectors, *arguments)``.
 
     ``chunks`` and ``vectors`` are lists: the chunks' rows, and the parts of vectors of
     measurements (or None) that belong to them.
@@ -54,27 +54,27 @@ class Task(NamedTuple):
 
 
 class Moved(Exception):  # noqa: N818 - nothing went wrong yet
-    """Workers that tasks wait for are gone, and there are others."""
+    """Workers that tasks wait for are gone, but others are available."""
 
 
 class Held:
-    """Parts of a vector that a group has on its worker, and here, to be sent again."""
+    """Parts of a vector that are kept on the worker of a group, and here to be sent again."""
 
     def __init__(self, group: int, parts: Any) -> None:
         self.group, self.parts, self.future = group, parts, None
 
 
 class Engine(ABC):
-    """Chunks of rows, and who computes with them.
+    """Chunks of rows, and the threads or workers that compute with them.
 
     Parameters
     ----------
     array : dask.array.Array, shape (m, N)
         Chunked along rows only.
     threads : int
-        How many tasks are at work at a time: so many groups are made.
+        The number of tasks that run at a time, which is the number of groups.
     keep : bool
-        Whether chunks stay in memory, or are computed anew whenever they are asked.
+        Whether chunks stay in memory, or are computed again in every pass.
     """
 
     def __init__(self, array: Any, threads: int, keep: bool) -> None:
@@ -83,10 +83,10 @@ class Engine(ABC):
 
     @abstractmethod
     def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
-        """Answers of the tasks, in their order; or their total, a tuple of arrays."""
+        """Results of the tasks, in their order; or their total, a tuple of arrays."""
 
     def vector(self, v: NumPyArray, parts: Sequence[Sequence[slice]]) -> list[Any]:
-        """Parts of a vector of measurements, a list for each group, to be given to tasks."""
+        """Parts of a vector of measurements for the tasks, a list for each group."""
         return [[v[part] for part in of_group] for of_group in parts]
 
 
@@ -100,7 +100,7 @@ class Threads(Engine):
         self._kept: list[Any] | None = None
 
     def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
-        """Answers, each by a thread with BLAS of its own; one task alone by this one."""
+        """Results, one thread per task, each with one BLAS thread; a single task runs here."""
         if self.keep and self._kept is None:
             import dask
 
@@ -122,7 +122,7 @@ class Threads(Engine):
 
 
 class Cluster(Engine):
-    """Chunks on the workers of a Dask cluster: what travels are tasks and their small answers.
+    """Chunks on the workers of a Dask cluster: only tasks and their small results travel.
 
     Parameters
     ----------
@@ -141,8 +141,8 @@ class Cluster(Engine):
             if not keep:
                 warnings.warn(
                     f"A has {readable_bytes(array.nbytes)}, more than the workers can keep "
-                    f"({readable_bytes(int(room))}): its chunks are computed anew in every pass. "
-                    "Give the workers more memory, or take more of them.",
+                    f"({readable_bytes(int(room))}): its chunks are computed again in every pass. "
+                    "Give the workers more memory, or start more of them.",
                     stacklevel=4,
                 )
         super().__init__(array, sum(threads.values()), keep)
@@ -154,7 +154,7 @@ class Cluster(Engine):
         self._vectors: dict[bytes, list[Any]] = {}
 
     def ask(self, function: Callable[..., Any], tasks: Sequence[Task], *, total: bool) -> Any:
-        """Answers of fused tasks, one for each group, at the worker that has its chunks."""
+        """Results of fused tasks, one for each group, on the worker that holds its chunks."""
         with _quiet(), self._reached():
             while True:
                 futures = self._asked(function, tasks, total)
@@ -190,7 +190,7 @@ class Cluster(Engine):
         return kept
 
     def _asked(self, function: Callable[..., Any], tasks: Sequence[Task], total: bool) -> list[Any]:
-        """Futures of the answers, or of sums of some of them."""
+        """Futures of the results, or of partial sums."""
         futures = [self._submitted(function, task) for task in tasks]
         while total and len(futures) > FAN_IN:  # on the workers, so that the client adds up few
             futures = [
@@ -220,7 +220,7 @@ class Cluster(Engine):
             )
 
     def _send(self, held: Held) -> None:
-        """Send parts as a task, not by scatter: what a lost worker had is then made again."""
+        """Send parts as a task, not by scatter: Dask can then recreate them if a worker is lost."""
         held.future = self._submit(_same, held.parts, home=self._homes[held.group])
 
     def _assigned(self, threads: dict[str, int]) -> list[str]:
@@ -229,11 +229,11 @@ class Cluster(Engine):
         return [homes[g % len(homes)] for g in range(len(self.groups))]
 
     def _placed(self, group: int) -> list[Any]:
-        """Futures of a group's chunks, which the scheduler can have made again from the graph."""
+        """Futures of a group's chunks, which the scheduler can recompute from the graph."""
         from distributed import futures_of
 
         chunks = self.groups[group]
-        # a name of its own: chunks that are placed anew are not those that are elsewhere
+        # a unique name: chunks that are placed again are not those that are elsewhere
         part = self.array.blocks[chunks.start : chunks.stop].map_blocks(
             _same, dtype=self.array.dtype, name=f"lowtucker_rows-{self._name}-{next(self._number)}"
         )
@@ -243,9 +243,9 @@ class Cluster(Engine):
         return [futures[key] for key in itertools.chain.from_iterable(kept.__dask_keys__())]
 
     def _gathered(self, futures: Sequence[Any], tasks: Sequence[Task]) -> list[Any]:
-        """Wait for answers, with an eye on the workers; what goes wrong is said in plain words."""
+        """Wait for results while watching the workers; errors are explained."""
         alone: float | None = None
-        # in a thread: it has no timeout, and waits for ever where the last worker is lost
+        # in a thread: it has no timeout, and waits forever if the last worker is lost
         coming = self._thread.submit(self.client.gather, futures)
         while True:
             try:
@@ -261,7 +261,7 @@ class Cluster(Engine):
             except Exception as error:
                 if type(error).__name__ == "KilledWorker":
                     raise OSError(
-                        "Workers died again and again at the same chunk of A: most likely they ran "
+                        "Workers died repeatedly at the same chunk of A: most likely they ran "
                         "out of memory. Make chunks smaller (A.rechunk), or give workers more "
                         f"memory. Dask says: {error}"
                     ) from error
@@ -272,7 +272,7 @@ class Cluster(Engine):
                 raise
 
     def _watched(self, alone: float | None, tasks: Sequence[Task]) -> float | None:
-        """Time since when there is no worker; none for too long is an error."""
+        """Time since when there is no worker; an error after a while without any."""
         if self.client.status != "running":
             raise self._lost()
         try:
@@ -288,13 +288,13 @@ class Cluster(Engine):
             raise ConnectionError(
                 f"The Dask cluster {self._address} has no workers left: they died or were stopped, "
                 f"and no others came in {GRACE:.0f} s. Start workers and call again; with "
-                "checkpoint= the call goes on where it was."
+                "checkpoint= it resumes where it stopped."
             )
         return alone
 
     @property
     def _has_ended(self) -> bool:
-        """Whether no worker will come: those of a LocalCluster end with Ctrl-C, for good."""
+        """Whether no worker will come back: Ctrl-C ends those of a LocalCluster for good."""
         workers = getattr(self.client.cluster, "workers", {})
         ended = {"closing", "closed", "failed"}
         return bool(workers) and all(worker.status.name in ended for worker in workers.values())
@@ -306,13 +306,13 @@ class Cluster(Engine):
 
     @contextmanager
     def _reached(self) -> Iterator[None]:
-        """Work that the client does; where its scheduler goes away, that is what is said."""
+        """Context of the client's work: reports the loss of its scheduler as such."""
         try:
             with self.client.as_current():
                 yield
         except ConnectionError:
             raise
-        except Exception as error:  # of many kinds, by what was at work
+        except Exception as error:  # of many kinds
             if self.client.status == "running":
                 raise
             raise self._lost() from error
@@ -320,18 +320,18 @@ class Cluster(Engine):
     def _lost(self) -> ConnectionError:
         return ConnectionError(
             f"The Dask scheduler {self._address} is gone. Start the cluster and call again; with "
-            "checkpoint= the call goes on where it was."
+            "checkpoint= it resumes where it stopped."
         )
 
     def _settle(self, tasks: Sequence[Task], where: Sequence[str]) -> None:
-        """Place groups anew whose worker is gone: else they would all stay where they fled to."""
+        """Reassign groups whose worker is gone: otherwise they would stay where Dask moved them."""
         homes = self._homes
         moved = any(at != homes[task.group] for task, at in zip(tasks, where, strict=True))
         if moved or (self._crowded and time.monotonic() - self._settled > LOOK):
             self._spread(self.client.nthreads())
 
     def _spread(self, threads: dict[str, int]) -> None:
-        """Give groups to workers that have a thread to spare, new ones among them."""
+        """Move groups to workers with an idle thread, including new ones."""
         self._settled = time.monotonic()
         for group, home in enumerate(self._homes):
             load = {w: self._homes.count(w) / count for w, count in threads.items() if count}
@@ -348,12 +348,12 @@ class Cluster(Engine):
 
 
 def engine_for(array: Any, client: Any, keep: bool | None) -> Engine:
-    """Engine of an array: the cluster of a client, or threads where there is none."""
+    """Engine of an array: the cluster of a client, or threads without one."""
     return Threads(array, keep) if client is None else Cluster(array, client, keep)
 
 
 class Loader:
-    """Chunk that is computed where and when it is asked: not something for Dask to look into."""
+    """Chunk that is computed on demand, opaque to Dask."""
 
     def __init__(self, chunk: Any) -> None:
         import dask
@@ -365,7 +365,7 @@ class Loader:
 
 
 def _answered(function: Any, sources: Any, vectors: Any, arguments: Any) -> tuple[Any, str]:
-    """Answer of a group, and the worker that gave it."""
+    """Result of a group, and the worker that computed it."""
     from distributed import get_worker
 
     return function(sources, vectors, *arguments), get_worker().address
@@ -409,14 +409,14 @@ def _cores() -> int:
 
 
 def _memory(client: Any, workers: int) -> float:
-    """Bytes that the workers may use together; infinite where they have no limit."""
+    """Bytes that the workers may use together; infinite without a limit."""
     known = [w["memory_limit"] or np.inf for w in client.scheduler_info()["workers"].values()]
     return float(np.mean(known)) * workers if known else 0.0
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without Dask's advice on large graphs: a tensor that travels with a task is meant to."""
+    """Suppress Dask's advice on large graphs: tensors are meant to travel with tasks."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message=".*[Ll]arge (graph|object).*")
         yield

@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtucker._array import Array, Rows, as_shape, like, namespace, size, to_numpy
 from lowtucker._array.linalg import eigh, note_fallback, qr
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum
 from lowtucker.operators.traits import Traits
@@ -21,7 +21,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = ["EntriesOperator", "entries"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Largest mode whose unfolding's gram is made for a start
+# Largest mode whose unfolding's gram matrix a start forms
 DENSE = 2000
 
 
@@ -52,7 +52,7 @@ class EntriesOperator(FactoredOperator):
         return np.asarray(np.ravel_multi_index(tuple(self.indices.T), self.shape))
 
     def sorted_by(self, k: int) -> NumPyArray:
-        """Numbers of the samples in the order of their index in mode k; made once."""
+        """Permutation that sorts the samples by their index in mode k; computed once."""
         if k not in self._orders:
             self._orders[k] = np.argsort(self.indices[:, k], kind="stable")
         return self._orders[k]
@@ -79,7 +79,7 @@ class EntriesOperator(FactoredOperator):
         return like(full.reshape(self.shape), v)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         block = object.__new__(EntriesOperator)
         block.shape = self.shape
         block._set(self.indices[rows])
@@ -125,10 +125,9 @@ class EntriesOperator(FactoredOperator):
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         r"""Leading eigenvectors of :math:`B_k B_k^*`, diagonal zeroed, with B_k a sparse unfolding.
 
-        The diagonal is that of the samples' sizes, which says nothing of the subspace and drowns
-        it where samples are few. The core is the samples' in these factors. Nothing of the size of
-        the tensor is made; memory: n_k^2 numbers up to n_k = 2000, and beyond that of the order of
-        m + n_k r_k.
+        The diagonal holds the samples' squares, which carry no information about the subspace and
+        dominate if samples are few. The core is the samples' projection. No full tensor is formed;
+        memory: n_k^2 numbers up to n_k = 2000, and beyond that of the order of m + n_k r_k.
         """
         import scipy.sparse
 
@@ -176,7 +175,7 @@ def _leading(B: Any, r: int) -> NumPyArray:
     first = np.random.default_rng(0).standard_normal(n).astype(B.dtype)
     try:
         found = eigsh(gram, r, which="LA", v0=first, tol=1e-2, ncv=min(n, 3 * r + 20))[1]
-    except ArpackError as error:  # what it has, and any others: it is a start
+    except ArpackError as error:  # the converged vectors, and random ones: it is only a start
         note_fallback("eigsh unfinished")
         had = getattr(error, "eigenvectors", np.empty((n, 0), B.dtype))
         rest = np.random.default_rng(1).standard_normal((n, r - had.shape[1])).astype(B.dtype)
@@ -246,8 +245,8 @@ def _checked(indices: Any, shape: tuple[int, ...]) -> NumPyArray:
     if len(outside):
         i, k = outside[0]
         raise ValueError(
-            f"indices[{i}, {k}] = {index[i, k]} must be between 0 and {shape[k] - 1}: they count "
-            "from 0. Subtract 1 from those that count from 1."
+            f"indices[{i}, {k}] = {index[i, k]} must be between 0 and {shape[k] - 1}: indices "
+            "count from 0. Subtract 1 if yours count from 1."
         )
     return np.ascontiguousarray(index, dtype=np.int64)
 
@@ -259,12 +258,12 @@ def entries(shape: tuple[int, ...], indices: Any) -> EntriesOperator:
     ----------
     shape : tuple of int
     indices : array of int, shape (m, d)
-        One row a sample, counted from 0: ``np.argwhere(mask)`` of a mask of what is known.
+        One row per sample, counted from 0: ``np.argwhere(mask)`` of a mask of the known entries.
 
     Notes
     -----
-    Memory: m d numbers. Measuring a TuckerTensor costs O(m prod r_k), a product with the tangent
-    design as much; neither makes a full tensor.
+    Memory: m d numbers. Measuring a TuckerTensor costs O(m prod r_k), and so does a product with
+    the tangent design; neither forms a full tensor.
 
     Examples
     --------

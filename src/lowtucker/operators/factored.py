@@ -1,4 +1,4 @@
-"""Rows that are outer products of vectors: nothing of a row's full size is ever made."""
+"""Rows that are outer products of vectors: no row is ever formed in full."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["FactoredOperator", "contracted", "face_splitting", "row_chunks", "weighted_sum"]
 
-# Numbers of a product of rows that are made at a time: 2 MB, which stay in a cache
+# Numbers of a product of rows that are formed at a time: 2 MB, which stay in a cache
 CHUNK_NUMBERS = 1 << 18
 
 
@@ -34,8 +34,8 @@ def face_splitting(parts: list[Array]) -> Array:
 class FactoredOperator(MeasurementOperator):
     r"""Measurements by :math:`A_j = a_j^1 \circ \dots \circ a_j^d`.
 
-    A subclass says what the vectors of mode k give with a matrix, and back; the measurements of a
-    tensor given by its factors and the tangent design follow from these.
+    A subclass defines products of the vectors of mode k with a matrix, and their adjoint; the
+    measurements of a TuckerTensor and the tangent design follow from these.
     """
 
     @abstractmethod
@@ -95,7 +95,7 @@ class FactoredDesign(TangentDesign):
 
     Row j is :math:`\otimes_k U_k^T a_j^k` for the core, and
     :math:`U_{k\perp}^T a_j^k \otimes V_k^T (\otimes_{i \ne k} U_i^T a_j^i)` for arm k. Products
-    with D cost O(m prod r_k) and what those with the vectors cost, its rows O(m dof). Memory:
+    with D cost O(m prod r_k) and the products with the vectors, its rows O(m dof). Memory:
     2 m sum r_k numbers.
     """
 
@@ -126,7 +126,7 @@ class FactoredDesign(TangentDesign):
                 arm = adjoint(complement.coordinates(vectors))
                 columns.append(face_splitting([arm, self.sides[k][rows, :]]))
             D = xp.concat(columns, axis=1)
-            # vectors that are made when they are asked for may be of higher precision
+            # vectors that are computed on demand may be of higher precision
             yield rows, D if D.dtype == columns[0].dtype else xp.astype(D, columns[0].dtype)
 
     def matvec(self, c: Array) -> Array:

@@ -19,12 +19,12 @@ class FunctionOperator(MeasurementOperator):
     forward : callable
         One tensor of ``shape`` to an array of shape (m,).
     adjoint : callable
-        An array of shape (m,) to one tensor of ``shape``. :func:`lowtucker.check_adjoint` tells
-        whether it is the adjoint of ``forward``.
+        An array of shape (m,) to one tensor of ``shape``. :func:`lowtucker.check_adjoint` tests
+        that it is the adjoint of ``forward``.
     shape : tuple of int
     m : int
     dtype : dtype, optional
-        Dtype of the tensors, where it is not float64.
+        Dtype of the tensors, if it is not float64.
     prototype : array, optional
         Any array of the kind and on the device that the callables work with; NumPy by default.
 

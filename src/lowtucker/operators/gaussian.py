@@ -38,7 +38,7 @@ def gaussian(
         the matrix, as in the paper's experiments.
     dtype : float or complex dtype
     trials : int, optional
-        Make a stack: item k is the operator of ``seed=(seed, k)``.
+        Make a batch: item k is the operator of ``seed=(seed, k)``.
 
     Notes
     -----
@@ -67,12 +67,12 @@ def gaussian(
 
 
 def _rows(rng: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-    """Gaussian numbers, where the system has the memory for them."""
+    """Gaussian numbers, if they fit into memory."""
     try:
         return gaussians(rng, shape, dtype)
     except (MemoryError, ValueError):
         size_in_gb = shape[0] * shape[1] * dtype.itemsize / 1e9
         raise ValueError(
-            f"m = {shape[0]} rows of {shape[1]} numbers take {size_in_gb:.3g} GB, more than there "
-            "is. Try lowtucker.seeded_gaussian(shape, m), which makes them when they are needed."
+            f"m = {shape[0]} rows of {shape[1]} numbers take {size_in_gb:.3g} GB, more than is "
+            "available. Try lowtucker.seeded_gaussian(shape, m), which generates them on demand."
         ) from None

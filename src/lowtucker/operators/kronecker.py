@@ -28,7 +28,7 @@ from lowtucker.operators.arguments import (
     check_matrices,
     check_matrix,
     of_one_dtype,
-    refuse_rows_of_trials,
+    refuse_rows_per_problem,
 )
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, NormalEquations, TangentDesign
@@ -88,7 +88,7 @@ class KroneckerOperator(MeasurementOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         """Each row is an outer product of rows of the matrices, which are gathered."""
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         index = np.unravel_index(np.arange(self.m)[rows], self.sizes)
         xp = namespace(self.prototype)
         block = object.__new__(RankOneOperator)
@@ -106,7 +106,7 @@ class KroneckerOperator(MeasurementOperator):
             return super()._spectral_start(v, rank)
         core, factors = namespace(v).reshape(v, self.sizes), []
         for k, (A, r) in enumerate(zip(self.factors, rank, strict=True)):
-            # rows of zeros: a core with fewer than r entries in a mode would be made in full
+            # rows of zeros: a core with fewer than r entries in a mode would be formed in full
             missing = max(0, r - A.shape[0])
             factors.append(adjoint(_lengthened(A, 0, missing)))
             core = _lengthened(core, k, missing)
@@ -120,7 +120,7 @@ class KroneckerDesign(TangentDesign):
     r"""Tangent design of :math:`A_1 \otimes \dots \otimes A_d`, by small matrix products.
 
     Products with D cost those of a TuckerTensor with the operator, O(m sum r_k) and smaller
-    terms. Nothing with m rows is made, except by :meth:`rows`.
+    terms. Nothing with m rows is formed, except by :meth:`rows`.
     """
 
     A: KroneckerOperator
@@ -238,8 +238,8 @@ class ModewiseOperator(MeasurementOperator):
             check_matrix(final, "final")
             if final.shape[1] != first.m:
                 raise ValueError(
-                    f"final must have {first.m} columns, one for each entry of what the matrices "
-                    f"give, {first.sizes}, got shape {tuple(final.shape)}. Transpose it?"
+                    f"final must have {first.m} columns, one for each output of the "
+                    f"matrices, {first.sizes}, got shape {tuple(final.shape)}. Transpose it?"
                 )
             *factors, final = of_one_dtype([*first.factors, final])
             first = object.__new__(KroneckerOperator)
@@ -278,7 +278,7 @@ class ModewiseOperator(MeasurementOperator):
         return self._finished(small._forward(xp.reshape(X.core, small.shape)))
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         block = object.__new__(ModewiseOperator)
         block.shape, block.groups = self.shape, self.groups
         first: Any = self.first
@@ -348,8 +348,8 @@ def _groups(columns: tuple[int, ...], shape: tuple[int, ...]) -> tuple[tuple[int
         groups.append(tuple(range(start, end)))
     if size(shape[end:]) > 1:
         raise ValueError(
-            f"matrices act on the first {end} modes of shape {shape} only. Give one for the others "
-            "too: numpy.eye(n) leaves a mode as it is."
+            f"matrices act on the first {end} modes of shape {shape} only. Give one for the "
+            "others too: numpy.eye(n) leaves a mode unchanged."
         )
     return (*groups[:-1], tuple(range(groups[-1][0], len(shape))))
 
@@ -365,8 +365,8 @@ def kronecker(
     Parameters
     ----------
     matrices : sequence of arrays, shapes (m_k, n_k)
-        One for each mode. With ``shape`` there may be fewer: a matrix then acts on several modes
-        in a row, vectorised, as many as make its number of columns.
+        One for each mode. With ``shape`` there may be fewer: a matrix then acts on several
+        successive modes, vectorised, whose sizes multiply to its number of columns.
     shape : tuple of int, optional
         Shape of the tensors; :math:`(n_1, \dots, n_d)` by default.
     final : array, shape (m, prod m_k), optional
@@ -374,25 +374,25 @@ def kronecker(
 
     Returns
     -------
-    KroneckerOperator, or ModewiseOperator where modes are grouped or ``final`` is given
+    KroneckerOperator, or ModewiseOperator if modes are grouped or ``final`` is given
 
     Notes
     -----
     A matrix on one mode with fewer rows than columns leaves that mode undetermined, at any rank
-    and any m: :math:`U_k` may change by what :math:`A_k` takes to zero. So either
-    :math:`m_k \ge n_k`, and one keeps some of the rows (``A.restrict(rows)``, the example), or
+    and any m: :math:`U_k` may change by anything in the null space of :math:`A_k`. So either
+    :math:`m_k \ge n_k`, and one keeps some of the rows (``A.restrict(rows)``, see the example), or
     wide matrices act on groups of modes, where low rank helps.
 
     Memory: :math:`\sum m_k n_k` numbers, where a dense matrix has m N. With one matrix a mode and
     no ``final``, measuring a TuckerTensor and products with the tangent design cost
     :math:`O(m \sum r_k)` and smaller terms, and :math:`D^* D` is known in closed form; no full
-    tensor is made. A block of b rows holds :math:`b \sum n_k` numbers: its rows are rank-one.
+    tensor is formed. A block of b rows holds :math:`b \sum n_k` numbers: its rows are rank-one.
 
     With groups or ``final`` (the two-step measurements of Iwen, Needell, Perlmutter and Rebrova,
     Modewise operators, the tensor restricted isometry property, and low-rank tensor recovery) the
-    memory is :math:`\sum m_g n_g + m \prod m_g`. Measuring a TuckerTensor makes no full tensor,
+    memory is :math:`\sum m_g n_g + m \prod m_g`. Measuring a TuckerTensor forms no full tensor,
     the adjoint does. There is no fast tangent design, and a block of the rows of ``final`` still
-    does the first step.
+    costs the whole first step.
 
     Examples
     --------

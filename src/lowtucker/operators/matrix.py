@@ -17,13 +17,13 @@ Order = Literal["C", "F"]
 class MatrixOperator(MeasurementOperator):
     r"""Base of the operators :math:`y = \mathbf{A}\,\mathrm{vec}(\mathbf{X})`, section 4.
 
-    ``order`` says how the rows were vectorised: "C" is row-major, "F" column-major (MATLAB).
+    ``order`` is how the rows were vectorised: "C" is row-major, "F" column-major (MATLAB).
     Column-major rows are not rearranged: the tensor, which is small, is transposed instead.
     """
 
     traits = Traits(supports_batch=True)
     order: Order = "C"
-    # Whether it measures complex tensors; where it does not, the adjoint is the real part.
+    # Whether it measures complex tensors; if not, the adjoint is the real part.
     _complex_domain: bool = False
 
     @abstractmethod
@@ -44,7 +44,7 @@ class MatrixOperator(MeasurementOperator):
     def _vec(self, X: Array) -> Array:
         if is_complex(X) and not self._complex_domain:
             raise TypeError(
-                "X is complex, but the operator measures real tensors. Make it of a complex "
+                "X is complex, but the operator measures real tensors. Create it from a complex "
                 "matrix, or try DenseOperator(matrix, shape, dtype=complex)."
             )
         xp = namespace(X)
@@ -86,7 +86,7 @@ def shape_of_rows(
 
 
 def check_order(order: Any) -> Order:
-    """Check how rows were vectorised."""
+    """Check the order in which rows were vectorised."""
     is_word = order is None or isinstance(order, str)
     if not is_word or order not in ("C", "F"):
         raise (ValueError if is_word else TypeError)(

@@ -17,7 +17,7 @@ from lowtucker._array import (
     real_dtype,
     to_numpy,
 )
-from lowtucker.operators.arguments import check_matrices, refuse_rows_of_trials
+from lowtucker.operators.arguments import check_matrices, refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum
 from lowtucker.operators.traits import Traits
@@ -45,7 +45,7 @@ class RankOneOperator(FactoredOperator):
         for k, F in enumerate(arrays):
             if F.shape[0] != arrays[0].shape[0]:
                 raise ValueError(
-                    f"factors[{k}] must be a matrix with a row for each measurement, "
+                    f"factors[{k}] must be a matrix with one row per measurement, "
                     f"({arrays[0].shape[0]}, n_{k}), got shape {tuple(F.shape)}. Transpose it?"
                 )
         self._set(arrays)
@@ -73,7 +73,7 @@ class RankOneOperator(FactoredOperator):
         return namespace(v).reshape(total, self.shape)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         block = object.__new__(RankOneOperator)
         if isinstance(rows, slice):
             block._set([F[rows, :] for F in self.factors])
@@ -83,9 +83,10 @@ class RankOneOperator(FactoredOperator):
         return block
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
-        """Truncated adjoint of v without its largest entries, whose rows would drown the rest.
+        """Truncated adjoint of v with its largest entries clipped, whose rows would dominate.
 
-        Products of vectors have heavy tails. |v| is clipped at its 90 % quantile.
+        Products of vectors have heavy tails. |v| is clipped at its 90 % quantile. The adjoint is
+        formed.
         """
         xp = namespace(v)
         sizes = xp.abs(v)
@@ -112,7 +113,8 @@ def rank_one(factors: Sequence[Any]) -> RankOneOperator:
     Notes
     -----
     Memory: m sum n_k numbers, where a dense matrix has m N. Measuring a TuckerTensor costs
-    O(m sum n_k r_k), a product with the tangent design as much; neither makes a full tensor.
+    O(m sum n_k r_k), and so does a product with the tangent design; neither forms a full tensor.
+    The start of a run does: it truncates the adjoint.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Gaussian measurements that are made anew whenever they are needed."""
+"""Gaussian measurements that are generated on demand."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from lowtucker.operators.streamed import StreamedOperator
 __all__ = ["SeededGaussianOperator", "seeded_gaussian"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Numbers that one generator makes at least: setting it up takes as long as 2000
+# Least numbers drawn from one generator: creating it takes as long as 2000
 GROUP = 1 << 13
 
 
@@ -46,7 +46,7 @@ class SeededGaussianOperator(StreamedOperator):
         g = self._together
         for group in range(start // g, -(-stop // g)):
             rows = slice(max(start, group * g), min(stop, (group + 1) * g))
-            # up to the last row that is asked for: the earlier ones come first
+            # up to the last row needed: the earlier ones come first
             made = counted(self.seed, group).standard_normal((rows.stop - group * g, out.shape[1]))
             out[rows.start - start : rows.stop - start] = made[rows.start - group * g :]
 
@@ -56,8 +56,8 @@ def seeded_gaussian(
 ) -> SeededGaussianOperator:
     r"""Gaussian measurements, entries N(0, 1), whose rows are never stored.
 
-    A row is a function of the seed and its number: it is made when it is read, and the same for
-    any blocks, for any set of rows, and (rounded) for any dtype. The numbers are not those of
+    A row is a function of the seed and its index: it is generated on demand, and is the same for
+    any block or set of rows and, up to rounding, for any dtype. The numbers are not those of
     :func:`lowtucker.gaussian` with that seed.
 
     Parameters
@@ -70,9 +70,9 @@ def seeded_gaussian(
 
     Notes
     -----
-    Memory: two blocks of 32 MB, for any m. A pass makes m N numbers, about 10 ns each, where
-    reading them from memory takes 1 ns: choose :func:`lowtucker.gaussian` where that fits. A thread
-    makes the next block while one is at work. A block of rows costs its own rows.
+    Memory: two blocks of 32 MB, for any m. A pass generates m N numbers, about 10 ns each; reading
+    them from memory takes 1 ns, so use :func:`lowtucker.gaussian` if it fits. A thread generates
+    the next block while one is in use. A block of rows costs its own rows.
 
     Examples
     --------

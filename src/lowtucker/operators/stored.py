@@ -1,4 +1,4 @@
-"""Rows in files: read block by block, the next block while one is at work."""
+"""Rows in files: read block by block, the next block while one is in use."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NumPyArray = np.ndarray[Any, Any]
 def is_stored(A: Any) -> bool:
     """Whether A is an array of rows in a file: memory-mapped, of HDF5 or of Zarr.
 
-    A map of a column-major file is none: products read it column by column, as it is.
+    Not a map of a column-major file: products read it column by column.
     """
     if isinstance(A, np.memmap):
         return bool(A.flags.c_contiguous)
@@ -34,10 +34,10 @@ class StoredOperator(StreamedOperator):
     Parameters
     ----------
     source : numpy.memmap, h5py.Dataset, zarr.Array
-        Shape (m, N) or (m, n_1, ..., n_d). Or anything that has ``shape`` and ``dtype`` and gives
-        rows as ``source[start:stop]``.
+        Shape (m, N) or (m, n_1, ..., n_d). Or any object with ``shape`` and ``dtype`` whose
+        rows are ``source[start:stop]``.
     shape : tuple of int, optional
-        Shape of the tensors; needed where the rows of ``source`` are vectors.
+        Shape of the tensors; needed if the rows of ``source`` are vectors.
     order : "C" or "F"
         How the rows were vectorised.
     """
@@ -81,7 +81,7 @@ class StoredOperator(StreamedOperator):
         except (OSError, RuntimeError, KeyError) as error:  # Zarr raises the others
             raise OSError(
                 f"{self._place(start, stop)} could not be read: {error}. Check that the file is "
-                "whole and the disk is there, then start again."
+                "complete and the disk is mounted, then start again."
             ) from error
 
     def _read_source(self, start: int, stop: int, out: NumPyArray) -> None:
@@ -92,7 +92,7 @@ class StoredOperator(StreamedOperator):
             out[...] = np.asarray(self.source[start:stop]).reshape(out.shape)
 
     def _read_file(self, start: int, stop: int, out: NumPyArray) -> None:
-        """By reading, not by the map: there an error of the disk would kill the process."""
+        """Read the file, not the map: with the map an error of the disk would kill the process."""
         assert self._file is not None
         path, offset, dtype = self._file
         raw = out if dtype == out.dtype else np.empty(out.shape, dtype)
@@ -118,11 +118,11 @@ def _checked(source: Any) -> tuple[int, ...]:
         )
     shape = tuple(int(n) for n in source.shape)
     if len(shape) < 2 or not size(shape):
-        raise ValueError(f"source must have a row for each measurement, (m, N), got shape {shape}.")
+        raise ValueError(f"source must have one row per measurement, (m, N), got shape {shape}.")
     if isinstance(source, np.ndarray) and not source.flags.c_contiguous:
         raise ValueError(
-            "source must be row-major, so that a row is in one place; this one is column-major or "
-            "part of another array. Write it anew with numpy.save(path, numpy.ascontiguousarray(A))"
+            "source must be row-major, so that rows are contiguous; this one is column-major or "
+            "part of another array. Write it again: numpy.save(path, numpy.ascontiguousarray(A))"
         )
     return shape
 
@@ -133,7 +133,7 @@ def _float_dtype(source: Any) -> np.dtype[Any]:
     if dtype.kind not in "biufc" or dtype.char in "gG":
         raise FileFormatError(
             f"{_name(source)} holds {dtype}, expected numbers of single or double precision. "
-            "Write it anew as float32 or float64."
+            "Write it again as float32 or float64."
         )
     return dtype if dtype.char in "fdFD" else np.dtype(np.float64)
 
@@ -146,7 +146,7 @@ def _raw_file(source: Any) -> tuple[str, int, np.dtype[Any]] | None:
 
 
 def _name(source: Any) -> str:
-    """Where a source is, for a message."""
+    """Name of a source, for a message."""
     if hasattr(source, "file") and hasattr(source, "name"):  # h5py
         return f"{source.file.filename}, {source.name}"
     for attribute in ("filename", "store_path"):

@@ -1,4 +1,4 @@
-"""Rows that are made or read when they are needed: a matrix that need not fit into memory."""
+"""Rows that are generated or read on demand: a matrix that need not fit into memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, size
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import DenseDesign, TangentDesign
@@ -21,19 +21,19 @@ from lowtucker.tensor.tangent import TangentSpace
 __all__ = ["StreamedOperator"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Bytes of rows that are in memory at a time; twice, for the next ones are read meanwhile
+# Bytes of rows that are in memory at a time; twice, as the next ones are read meanwhile
 BLOCK_BYTES = 1 << 25
 
 
 class StreamedOperator(MeasurementOperator):
-    """Measurements by the rows of a matrix that come block by block.
+    """Measurements by the rows of a matrix that are read block by block.
 
-    A subclass says how rows are made. Every product is a sum over blocks of 32 MB, each a
-    :class:`DenseOperator`; while one is at work, a thread makes the next.
+    A subclass defines how rows are read. Every product is a sum over blocks of 32 MB, each a
+    :class:`DenseOperator`; while one is in use, a thread reads the next.
     """
 
     traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
-    # Numbers of the rows that this operator has, of all that there are
+    # Indices of this operator's rows among all rows
     rows: range | NumPyArray
 
     def _set(self, shape: tuple[int, ...], m: int, dtype: Any, order: Order = "C") -> None:
@@ -48,15 +48,15 @@ class StreamedOperator(MeasurementOperator):
 
     @abstractmethod
     def _read(self, start: int, stop: int, out: NumPyArray) -> None:
-        """Write successive rows, of all that there are, into ``out`` (stop - start, N)."""
+        """Write successive rows, counted among all rows, into ``out`` (stop - start, N)."""
 
     @abstractmethod
     def _place(self, start: int, stop: int) -> str:
         """Name these rows in a message."""
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        """Few rows are read at once, and once; of many, each when it is needed."""
-        refuse_rows_of_trials(rows, self)
+        """Few rows are read at once, and kept; many are read on demand."""
+        refuse_rows_per_problem(rows, self)
         block = object.__new__(type(self))
         block.__dict__.update(self.__dict__)
         block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])
@@ -78,7 +78,7 @@ class StreamedOperator(MeasurementOperator):
         return self._one._like_this(matrix)
 
     def _filled(self, part: slice, buffer: NumPyArray) -> NumPyArray:
-        """Rows of this operator, in a buffer, each run of successive ones by one reading."""
+        """Rows of this operator in a buffer; each run of successive rows is read at once."""
         numbers = np.asarray(self.rows[part])
         ends = np.flatnonzero(np.diff(numbers) != 1) + 1
         for run in np.split(np.arange(len(numbers)), ends):
@@ -87,7 +87,7 @@ class StreamedOperator(MeasurementOperator):
         return buffer[: len(numbers)]
 
     def _blocks(self) -> Iterator[tuple[slice, DenseOperator]]:
-        """All rows in blocks; the memory of one is used again by the next but one."""
+        """All rows in blocks, which share two buffers."""
         parts = [
             slice(start, min(start + self._height, self.m))
             for start in range(0, self.m, self._height)
@@ -102,13 +102,13 @@ class StreamedOperator(MeasurementOperator):
             yield part, self._dense(matrix)
 
     def _finite(self, out: Array, part: slice, block: DenseOperator) -> Array:
-        """Check what a block gave: NaN in its rows shows in any product, so they are not read."""
+        """Check the output of a block: NaN in its rows shows in any product."""
         if not all_finite(out) and not all_finite(block.matrix):
             bad = np.flatnonzero(~np.isfinite(block.matrix).all(axis=1))[0]
             number = int(self.rows[part][bad])
             raise ValueError(
                 f"{self._place(number, number + 1)} has NaN or infinite entries. Leave that "
-                "measurement out: A.restrict(rows) with the others."
+                "measurement out with A.restrict(rows)."
             )
         return out
 
@@ -139,7 +139,7 @@ class StreamedOperator(MeasurementOperator):
 
 
 class StreamedDesign(TangentDesign):
-    """Design of rows that come block by block: each is read once."""
+    """Design of rows that come block by block, in one pass."""
 
     A: StreamedOperator
 
@@ -152,7 +152,7 @@ class StreamedDesign(TangentDesign):
 
 
 def _meanwhile(function: Callable[..., Any], *arguments: Any) -> Callable[[], Any]:
-    """Begin in a thread; what is returned waits for the outcome, which may be an error."""
+    """Start a call in a thread; return a function that waits for its result, or raises."""
     outcome: list[Any] = []
 
     def work() -> None:

@@ -1,4 +1,4 @@
-"""Products with a matrix that read it once, and keep it real where it is real."""
+"""Products with a matrix in one pass, without a complex copy of a real matrix."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def tiled_misfit(
     residual: NumPyArray,
     gradient: NumPyArray,
 ) -> None:
-    """Write y - A x and A^* (w (y - A x)) with one reading of A: tile by tile, in the cache."""
+    """Write y - A x and A^* (w (y - A x)) in one pass over A: tile by tile, in the cache."""
     gradient[...] = 0
     for rows in tiles(A):
         tile = A[rows]

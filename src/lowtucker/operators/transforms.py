@@ -1,4 +1,4 @@
-"""Some coefficients of a fast orthonormal transform, with or without random signs before it."""
+"""Coefficients of a fast orthonormal transform, with or without random signs before it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.linalg import svd
 from lowtucker._array.random import Seed, Stream, generator
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import FactoredOperator, weighted_sum
@@ -44,7 +44,7 @@ class Transform(ABC):
     Attributes
     ----------
     spectrum : tuple of int
-        Shape of what :meth:`all_modes` gives.
+        Shape of the output of :meth:`all_modes`.
     count : int
         The number of coefficients to choose from.
     """
@@ -154,7 +154,7 @@ def _hadamard(X: NumPyArray) -> NumPyArray:
 
 
 class Fourier(Transform):
-    """Fourier transform of real tensors; of two conjugate coefficients one is there to choose."""
+    """Fourier transform of real tensors; one of each pair of conjugate coefficients."""
 
     least: ClassVar[Any] = np.complex64
 
@@ -166,8 +166,8 @@ class Fourier(Transform):
     def index(self, chosen: NumPyArray) -> NumPyArray:
         """Indices (m, d), the last at most n_d / 2, no two of them conjugates.
 
-        Where the last index is 0 or n_d / 2, those of the other modes are chosen in the same way;
-        where it is between, they are free.
+        If the last index is 0 or n_d / 2, those of the other modes are chosen in the same way;
+        otherwise they are free.
         """
         index = np.zeros((len(chosen), len(self.shape)), dtype=np.int64)
         rows = np.arange(len(chosen))
@@ -215,7 +215,7 @@ def _must_be_real(X: NumPyArray) -> NumPyArray:
     if is_complex(X):
         raise TypeError(
             f'X must be real for kind="fft", got dtype {X.dtype}. Try kind="dct", which takes '
-            "complex tensors, or measure the real and the imaginary part."
+            "complex tensors, or measure the real and the imaginary parts."
         )
     return X
 
@@ -247,7 +247,7 @@ class TransformOperator(MeasurementOperator):
         return out
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         return TransformOperator(self.transform, self.at[rows], self.signs)
 
     def _row_norms(self) -> Array:
@@ -297,13 +297,13 @@ class SeparableTransformOperator(FactoredOperator):
         return self.transform.spread(v, self.at)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         return SeparableTransformOperator(self.transform, self.index[rows])
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         """Start as for sampled entries: the coefficients are entries of F X, of the same rank.
 
-        Nothing of the size of the tensor is made; memory: n_k^2 numbers.
+        No full tensor is formed; memory: n_k^2 numbers.
         """
         index, values, fourier = self.index, v, isinstance(self.transform, Fourier)
         if fourier:  # the coefficients of a real tensor are conjugate in pairs
@@ -342,7 +342,7 @@ def subsampled_transform(
     signs: bool = True,
     seed: Seed = 0,
 ) -> MeasurementOperator:
-    r"""Random coefficients of a fast transform: rows that need not be stored.
+    r"""Random coefficients of a fast transform: rows are not stored.
 
     .. math:: y_j = \sqrt N \, \big(F (s \odot X)\big)_{\omega_j}, \quad j = 1, \dots, m
 
@@ -360,10 +360,10 @@ def subsampled_transform(
         Discrete cosine transform; Fourier transform, with complex measurements of real tensors;
         Walsh-Hadamard transform, where every :math:`n_k` is a power of two.
     signs : bool
-        Without signs the measurements of a tensor that is smooth are zero but for a few, which
-        may not be among those that were drawn.
+        Without signs, most measurements of a smooth tensor are zero, and the others may not be
+        among those that were drawn.
     seed : int, or (int, trial)
-        The places are the same with and without signs.
+        The coefficients are the same with and without signs.
 
     Notes
     -----
@@ -371,8 +371,8 @@ def subsampled_transform(
     :math:`O(N \log N)` flops, and a few tensors of memory; the signs take N bytes.
 
     Without signs each row is an outer product of rows of the modes' transforms. Memory: m d
-    numbers. Measuring a TuckerTensor costs :math:`O(m \prod r_k + \sum n_k r_k \log n_k)`, a
-    product with the tangent design as much; neither makes a full tensor, nor does a start.
+    numbers. Measuring a TuckerTensor costs :math:`O(m \prod r_k + \sum n_k r_k \log n_k)`, and
+    so does a product with the tangent design; neither forms a full tensor, nor does the start.
 
     Arrays are NumPy's. ``forward`` and ``adjoint`` keep single precision; a :class:`Problem` of
     Fourier coefficients is in double precision.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, IntArray, Rows, like, namespace, to_numpy
-from lowtucker.operators.arguments import refuse_rows_of_trials
+from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.traits import Traits
 from lowtucker.status import Finding
@@ -139,19 +139,19 @@ class RestrictedOperator(WrappedOperator):
         return like(filled, v)
 
     def _forward(self, X: Array) -> Array:
-        return self._taken(self.inner._stacked(self.inner._forward, X, len(self.shape)))
+        return self._taken(self.inner._batched(self.inner._forward, X, len(self.shape)))
 
     def _forward_tucker(self, X: TuckerTensor) -> Array:
         return self._taken(self.inner.forward(X))
 
     def _adjoint(self, v: Array) -> Array:
-        return self.inner._stacked(self.inner._adjoint, self._filled(v), 1)
+        return self.inner._batched(self.inner._adjoint, self._filled(v), 1)
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         return self.inner.spectral_start(self._filled(v), rank)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_of_trials(rows, self)
+        refuse_rows_per_problem(rows, self)
         return RestrictedOperator(self.inner, self.rows[rows])
 
     def _row_norms(self) -> Array:
