@@ -10,16 +10,10 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.theory import planning
+from lowtucker.theory import planning, trials
 from lowtucker.theory.planning import Plan, plan
-from lowtucker.theory.transition import (
-    NAMES,
-    PhaseTransition,
-    RandomRecoveries,
-    drawn,
-    phase_transition,
-    wilson,
-)
+from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
+from lowtucker.theory.trials import OPERATORS, RandomRecoveries, draw_operator
 
 SHAPE, RANK, DOF = (8, 9, 10), (2, 2, 2), 8 + 12 + 14 + 16
 
@@ -54,7 +48,7 @@ def same(one, two):
     ("trials", "fresh", "operator"),
     [
         (2, 5, "gaussian"),
-        *[pytest.param(4, 10, name, marks=pytest.mark.slow) for name in NAMES],
+        *[pytest.param(4, 10, name, marks=pytest.mark.slow) for name in OPERATORS],
     ],
 )
 def test_plans_hold(operator, trials, fresh, monkeypatch):
@@ -77,7 +71,7 @@ def test_plans_hold(operator, trials, fresh, monkeypatch):
     smallest = made.transition.suggest()
     assert smallest < made.m
     assert (made.transition.rate[made.transition.m < smallest][-1:] < 0.95).all()
-    A = drawn(operator, shape, made.m, 0)
+    A = draw_operator(operator, shape, made.m, 0)
     result = lt.recover(A, A.forward(lt.random_tucker(shape, rank, seed=0)), rank)
     phases = {phase.split()[0] for phase in result.history["phase"][1:]}
     assert phases <= set(made.solvers)
@@ -89,7 +83,7 @@ def test_noise():
     made = plan((5, 5, 6), (1, 2, 2), noise=0.02, trials=4)
     assert 0.6 < made.error / (0.02 * np.sqrt(22 / made.m)) < 2.0
     assert made.error <= 0.02
-    assert "an error of at most 0.02" in made.notes[0]
+    assert "the error is at most 0.02" in made.notes[0]
 
 
 # The search
@@ -139,11 +133,11 @@ def test_new_trials_may_take_a_suggestion_back(outcomes):
 
 def test_never_more_than_all_entries(outcomes):
     outcomes(lambda m, k: m == 720)
-    for operator in NAMES:
+    for operator in OPERATORS:
         made = plan(SHAPE, RANK, operator, trials=3)
         assert made.transition.m[-1] == made.m == 720
         assert made.share == 1
-        assert "as many as there are entries: read them all, or solve by plain" in made.notes[-1]
+        assert "as many measurements as entries: measure every entry, or solve by" in made.notes[-1]
 
 
 def test_a_rate_that_is_never_reached(outcomes):
@@ -151,8 +145,8 @@ def test_a_rate_that_is_never_reached(outcomes):
     made = plan(SHAPE, RANK, trials=3)
     assert made.m is made.share is made.simulated is made.passes is made.error is None
     assert list(made.transition.m) == [150, 200, 250, 300, 400, 500, 600, 720]  # all but once
-    assert made.notes[-1] == "Take a smaller rank, or another operator."
-    assert re.search(r"measurements +none up to 14.4 dof had a rate of 0.95", str(made))
+    assert made.notes[-1] == "Try a smaller rank, or another operator."
+    assert re.search(r"measurements +none up to 14.4 dof reached a rate of 0.95", str(made))
 
 
 def test_a_rate_that_is_always_reached(outcomes):
@@ -161,7 +155,7 @@ def test_a_rate_that_is_always_reached(outcomes):
     assert made.m == 63  # above 1.1 dof, the least that is tried
     made = plan((6, 6, 6), (5, 5, 5), "entries", trials=3)
     assert list(made.transition.m) == [154, 175, 210, 216]
-    assert "as many as there are" not in str(made)
+    assert "as many measurements as" not in str(made)
 
 
 @pytest.mark.parametrize(
@@ -258,16 +252,16 @@ def test_plans_do_not_depend_on_the_workers(monkeypatch, tmp_path):
 
 def test_failing_slowly_is_failing(monkeypatch):
     given = []
-    before = lt.theory.transition.Fit.__call__
+    before = trials.Fit.__call__
 
     def remember(self, problem, rank):
         given.append(self.max_epochs)
         return before(self, problem, rank)
 
-    monkeypatch.setattr(lt.theory.transition.Fit, "__call__", remember)
+    monkeypatch.setattr(trials.Fit, "__call__", remember)
     made = plan((5, 5, 6), (1, 2, 2), trials=2)
     assert set(given) == {60}
-    assert "within 60 epochs: failing slowly counts as failing" in made.notes[0]
+    assert "within 60 epochs: slow convergence counts as failure" in made.notes[0]
 
 
 def test_trials_are_fewer_where_they_are_slow(outcomes):
@@ -291,7 +285,7 @@ def test_runs_that_doubt_what_is_right_are_counted(monkeypatch):
     monkeypatch.setattr(RandomRecoveries, "trial", trial)
     made = plan(SHAPE, RANK, trials=4)
     assert made.simulated["called_success"] == 6
-    assert "Of the 8 that were recovered 6 runs said so (result.success)" in str(made)
+    assert "Of the 8 recovered tensors, 6 were reported as success (result.success)" in str(made)
     doubts = replace(made.transition, called_success=made.transition.recovered - 1)
     assert planning._notes_on_verdicts(replace(made, transition=doubts).simulated) == ()
 
@@ -376,10 +370,10 @@ def test_an_extrapolation_says_so(outcomes):
     assert f"recovered not simulated: m is extrapolated from shape {t.shape}" in text
     assert "confidence" not in text  # that would be another tensor's
     assert "(median of the smaller tensor)" in text
-    simulated = f"Simulated was {t.shape}, rank (5, 5, 5), with {small} degrees of freedom"
+    simulated = f"The simulation is of shape {t.shape}, rank (5, 5, 5), with {small} degrees of"
     assert f"extrapolation: the true shape takes too long to simulate. {simulated}" in text
-    assert f"per degree of freedom m is {growth:.2f} times as large here" in text
-    assert "lowtucker.seeded_gaussian makes them when they are read" in text
+    assert f"m / dof is {growth:.2f} times as large here" in text
+    assert "lowtucker.seeded_gaussian generates them on the fly" in text
     assert made.operator_bytes == 8 * made.m * 10**9
 
 
@@ -409,7 +403,7 @@ def test_every_slice_of_the_true_shape_is_met(outcomes):
     made = plan(shape, rank, "entries", trials=5)
     assert made.scaled_down
     assert made.m > 4 * made.dof
-    assert any("too few would be in some slices of the true shape" in note for note in made.notes)
+    assert any("some slices of the true shape have too few samples" in note for note in made.notes)
     expected_empty = 2 * 20000 * np.exp(-made.m / 20000)
     assert expected_empty < 0.5
     assert made.m < 20000 * (np.log(2 * 20000) + 6)  # and not many more than that
@@ -436,7 +430,7 @@ def test_memory_of_the_operator(outcomes, operator, expected):
     made = plan(SHAPE, RANK, operator, trials=3)
     assert made.m == 125
     assert made.operator_bytes == expected
-    A = drawn(operator, SHAPE, 125, 0)
+    A = draw_operator(operator, SHAPE, 125, 0)
     arrays = {
         "gaussian": lambda: [A.matrix],
         "rank-one": lambda: A.factors,
@@ -480,14 +474,14 @@ def test_the_text():
     assert lines == [
         "Plan: shape (8, 9, 10), rank (2, 2, 2), operator entries, no noise",
         "  degrees of freedom  50",
-        "  measurements        200: 4.00 dof, 0.278 for each entry of X",
+        "  measurements        200: 4.00 dof, 0.278 per entry of X",
         f"  recovered           20 of 20 simulated; the rate is between {low:.0%} and {high:.0%} "
         "(95 % confidence)",
         "  solver              auto: RSGD, then RGN",
         "  passes over A       4.5 (median)",
         "  error               1.0e-08 (median)",
         "  memory of A         1 MB",
-        "  memory beside A     about 2 GB",
+        "  working memory      about 2 GB",
         "  Note: a",
     ]
 
@@ -502,13 +496,13 @@ BAD = [
         ValueError,
         "operator must be one of gaussian, .* got 'fourier'",
     ),
-    ((SHAPE, RANK, lt.gaussian(SHAPE, 9)), {}, ValueError, "try lowtucker.theory.phase_transition"),
+    ((SHAPE, RANK, lt.gaussian(SHAPE, 9)), {}, ValueError, "use lowtucker.theory.phase_transition"),
     ((SHAPE, RANK), {"noise": 1.5}, ValueError, "noise must be below 1"),
     (
         (SHAPE, RANK),
         {"rate": 95},
         ValueError,
-        r"rate must be at most 1, got 95\. 95 % is rate=0.95",
+        r"rate must be at most 1, got 95\. Write 95 % as rate=0.95",
     ),
     ((SHAPE, RANK), {"rate": 0}, ValueError, "rate must be positive"),
     ((SHAPE, RANK), {"trials": 0}, ValueError, "trials must be at least 1"),

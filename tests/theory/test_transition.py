@@ -15,16 +15,9 @@ import pytest
 import lowtucker as lt
 from lowtucker.simulation.runner import Job
 from lowtucker.simulation.store import Store
-from lowtucker.theory import transition
-from lowtucker.theory.transition import (
-    NAMES,
-    Level,
-    PhaseTransition,
-    RandomRecoveries,
-    drawn,
-    phase_transition,
-    wilson,
-)
+from lowtucker.theory import transition, trials
+from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
+from lowtucker.theory.trials import OPERATORS, Level, RandomRecoveries, draw_operator
 
 SHAPE, RANK = (5, 5, 6), (1, 2, 2)  # 22 degrees of freedom
 SMALL = {"measurements": [33, 66], "trials": 4}
@@ -82,14 +75,14 @@ def test_rates_of_gaussian_measurements(trials):
     assert found.error[1] < 1e-6 < 0.01 < few.error[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OPERATORS)
 def test_trials_are_what_a_user_would_do(name):
     """Each trial by hand: the same tensor, an operator of that kind, the one call."""
     shape, rank, m = (8, 8, 8), (2, 2, 2), 200
     found = phase_transition(name, shape, rank, measurements=[m], trials=3, seed=5)
     errors = []
     for k in range(3):
-        A = drawn(name, shape, m, (5, k))
+        A = draw_operator(name, shape, m, (5, k))
         X_true = lt.random_tucker(shape, rank, seed=(5, k))
         y = A.forward(X_true)
         result = lt.recover(A, y, rank, seed=(5, k))
@@ -100,18 +93,18 @@ def test_trials_are_what_a_user_would_do(name):
 
 def test_operators_by_name():
     shape, m = (4, 5, 6), 50
-    kinds = {name: drawn(name, shape, m, (0, 1)) for name in NAMES}
+    kinds = {name: draw_operator(name, shape, m, (0, 1)) for name in OPERATORS}
     for name, A in kinds.items():
         assert (A.shape, A.m) == (shape, m)
         X = lt.random_tucker(shape, (2, 2, 2), seed=1)
-        same_again, another = (drawn(name, shape, m, (0, k)).forward(X) for k in (1, 2))
+        same_again, another = (draw_operator(name, shape, m, (0, k)).forward(X) for k in (1, 2))
         np.testing.assert_array_equal(A.forward(X), same_again)
         assert not np.allclose(A.forward(X), another)
     assert isinstance(kinds["gaussian"], lt.DenseOperator)
     assert isinstance(kinds["rank-one"], lt.RankOneOperator)
     assert isinstance(kinds["entries"], lt.EntriesOperator)
     assert len(np.unique(kinds["entries"].indices, axis=0)) == m  # none twice
-    whole = drawn("dct", shape, 120, 0)
+    whole = draw_operator("dct", shape, 120, 0)
     X = np.random.default_rng(0).standard_normal(shape)
     assert np.isclose(np.linalg.norm(whole.forward(X)), np.sqrt(120) * np.linalg.norm(X))
 
@@ -125,13 +118,13 @@ def test_the_other_operators_need_more():
 
 
 def test_rows_of_an_operator_of_ones_own():
-    rows = drawn(OWN, SHAPE, 40, (0, 0))
+    rows = draw_operator(OWN, SHAPE, 40, (0, 0))
     X = lt.random_tucker(SHAPE, RANK, seed=1)
     measured, whole = rows.forward(X), OWN.forward(X)
     assert rows.m == 40
     assert np.isclose(measured[:, None], whole).sum() == 40  # 40 different rows of it
-    assert not np.allclose(drawn(OWN, SHAPE, 40, (0, 1)).forward(X), measured)
-    assert drawn(OWN, SHAPE, 100, (0, 1)) is OWN
+    assert not np.allclose(draw_operator(OWN, SHAPE, 40, (0, 1)).forward(X), measured)
+    assert draw_operator(OWN, SHAPE, 100, (0, 1)) is OWN
     np.testing.assert_array_equal(call(OWN).recovered, [4, 4])
 
 
@@ -185,13 +178,13 @@ def test_noise_is_relative_to_the_measurements():
 
 def test_the_solver_is_told_of_the_noise(monkeypatch):
     given = []
-    before = transition.Fit.__call__
+    before = trials.Fit.__call__
 
     def remember(self, problem, rank):
         given.append((self.noise_std, problem))
         return before(self, problem, rank)
 
-    monkeypatch.setattr(transition.Fit, "__call__", remember)
+    monkeypatch.setattr(trials.Fit, "__call__", remember)
     call(measurements=[2000], trials=1, noise=0.1)
     std, problem = given[0]
     clean = problem.A.forward(lt.random_tucker(SHAPE, RANK, seed=(0, 0)))
@@ -311,7 +304,7 @@ def test_nothing_is_computed_twice(tmp_path, computed):
 
 
 def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(transition.tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(trials.tempfile, "tempdir", str(tmp_path))
     call()
     assert list(tmp_path.iterdir()) == []
 
@@ -387,12 +380,12 @@ def test_it_goes_on_after_an_interrupt(tmp_path, computed, after, uninterrupted)
 
 def test_an_interrupted_recovery_is_no_failure(tmp_path, monkeypatch):
     """A solver that is interrupted returns what it has; that must not be kept as its error."""
-    before = transition.Fit.__call__
+    before = trials.Fit.__call__
 
     def interrupted(self, problem, rank):
         return replace(before(self, problem, rank), status=lt.Status.INTERRUPTED)
 
-    monkeypatch.setattr(transition.Fit, "__call__", interrupted)
+    monkeypatch.setattr(trials.Fit, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call(folder=tmp_path)
     assert not list(tmp_path.rglob("*.npz"))
@@ -467,7 +460,7 @@ BAD = [
     ({"noise": -0.1}, ValueError, "noise must be a finite number, at least 0"),
     ({"noise": 1.0}, ValueError, "noise must be below 1, got 1: it is relative to the"),
     ({"tol": 0}, ValueError, "tol must be positive"),
-    ({"tol": 1.0}, ValueError, "tol must be below 1, the error of zero, got 1"),
+    ({"tol": 1.0}, ValueError, "tol must be below 1, the error of X = 0, got 1"),
     ({"seed": -1}, ValueError, "seed must not be negative"),
     ({"seed": (1, 2)}, TypeError, r"seed must be an integer, got \(1, 2\): trials are numbered"),
     ({"solver": "best"}, ValueError, "solver must be one of 'auto'"),
@@ -477,9 +470,9 @@ BAD = [
     ({"operator": lambda m, seed: own(m, seed), "workers": 2}, TypeError,
      r"operator cannot be sent to other processes .* Try workers=1, or a function"),
     ({"folder": 3}, TypeError, "folder must be a path or None, got 3"),
-    ({"folder": __file__}, ValueError, "is a file. Give the name of a folder"),
+    ({"folder": __file__}, ValueError, "is a file. Give the name of a new"),
     ({"operator": lambda m, seed: 5}, TypeError, r"operator\(m, seed\) must return a Measurement"),
-    ({"operator": lambda m, seed: OWN}, ValueError, r"operator\(33, seed\) must measure"),
+    ({"operator": lambda m, seed: OWN}, ValueError, r"\(33, seed\) must return an operator with 33"),
     ({"operator": lambda m, seed: lt.gaussian((5, 5, 5), m)}, ValueError, "tensors of shape"),
 ]  # fmt: skip
 
