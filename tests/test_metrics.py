@@ -156,7 +156,7 @@ bad_pairs = {
         IMAGE,
         IMAGE[1:],
         ValueError,
-        r"X and X_true must have one shape, got \(12, 12\) and \(11, 12\)",
+        r"X and X_true must have the same shape, got \(12, 12\) and \(11, 12\)",
     ),
     "nan-true": (IMAGE, IMAGE * np.nan, ValueError, "X_true has NaN or infinite entries"),
     "inf-true": (IMAGE, IMAGE + np.inf, ValueError, "X_true has NaN or infinite entries"),

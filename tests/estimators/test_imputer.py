@@ -266,13 +266,13 @@ def test_pipeline_grid_search_clone_files_and_names(tmp_path):
 
 X0 = tensor(10)[0]
 BAD = [
-    ({}, np.full((4, 3), np.nan), "X has nothing but NaN in its 4 samples"),
+    ({}, np.full((4, 3), np.nan), "X has only NaN in its 4 samples"),
     ({}, np.where(np.isnan(X0), np.inf, X0), "infinity"),
     ({}, X0[0, 0], "Expected 2D array"),
     ({}, X0[:0], "0 sample"),
-    ({"rank": (2, 2)}, X0, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (2, 2)}, X0, "rank must have one entry per mode: got 2 entries"),
     ({"rank": (11, 2, 2)}, X0, r"rank\[0\] = 11 must be between 1 and 10"),
-    ({"rank": 2}, X0, r"rank must be a tuple of 3 integers, one a mode of \(10, 7, 6\), got 2"),
+    ({"rank": 2}, X0, r"rank must be a tuple of 3 integers, one per mode of \(10, 7, 6\), got 2"),
     ({"rank": "all"}, X0, 'rank must be "auto"'),
     ({"tensor_shape": (7, 7)}, X0.reshape(10, -1), r"tensor_shape=\(7, 7\) has 49 entries, but X"),
     ({"tol": -1.0}, X0, "tol must be a finite number, at least 0, got -1"),
@@ -289,7 +289,7 @@ def test_bad_input_is_named(settings, X, text):
 
 def test_transform_names_the_shape_of_the_fit():
     imputer = TuckerImputer((1, 1, 1)).fit(X0)
-    with pytest.raises(ValueError, match=r"shape \(6, 7\), but the fit saw .* \(7, 6\)"):
+    with pytest.raises(ValueError, match=r"shape \(6, 7\), but the fit has .* \(7, 6\)"):
         imputer.transform(X0.transpose(0, 2, 1))
     with pytest.raises(NotFittedError):
         TuckerImputer().transform(X0)

@@ -397,7 +397,7 @@ def test_batches_must_be_alike():
     model = TuckerRegressor((1, 1, 1)).partial_fit(X, y)
     with pytest.raises(ValueError, match="y has 2 targets in 2 axes, but the first call saw 1 in"):
         model.partial_fit(X, np.stack([y, y], 1))
-    with pytest.raises(ValueError, match=r"samples of shape \(4, 5, 6\), but the fit saw"):
+    with pytest.raises(ValueError, match=r"samples of shape \(4, 5, 6\), but the fit has"):
         model.partial_fit(X.reshape(60, 4, 5, 6), y)
     with pytest.raises(ValueError, match="expecting 120 features"):
         model.partial_fit(X.reshape(60, -1)[:, :60], y)
@@ -477,10 +477,10 @@ BAD = [
     ({"tensor_shape": (6, 5, 5)}, X0, Y0, None, r"X has samples of shape \(6, 5, 4\), not tensor_"),
     ({"tensor_shape": (6, -5, 4)}, FLAT, Y0, None, r"tensor_shape=\(6, -5, 4\): "),
     ({"tensor_shape": "6x5"}, FLAT, Y0, None, "tensor_shape='6x5': "),
-    ({"rank": (2, 2)}, X0, Y0, None, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (2, 2)}, X0, Y0, None, "rank must have one entry per mode: got 2 entries"),
     ({"rank": (2, 2, 9)}, X0, Y0, None, r"rank\[2\] = 9 must be between 1 and 4"),
     ({"rank": (2, 2, 0)}, X0, Y0, None, r"rank\[2\] = 0 must be between 1 and 4"),
-    ({"rank": 2}, X0, Y0, None, r"rank must be a tuple of 3 integers, one a mode of \(6, 5, 4\)"),
+    ({"rank": 2}, X0, Y0, None, r"rank must be a tuple of 3 integers, one per mode of \(6, 5, 4\)"),
     ({"rank": None}, X0, Y0, None, r"rank must be a tuple of 3 integers.*Try rank=\(1, 1, 1\)"),
     ({"rank": "best"}, X0, Y0, None, r'rank must be "auto", a tuple of 3 integers.*got \'best\''),
     ({"rank": lt.RankSearch(max=(1, 1))}, X0, Y0, None, r"RankSearch\(max=\(1, 1\)\)"),
@@ -521,7 +521,7 @@ BAD = [
         X0,
         Y0,
         np.zeros(20),
-        "sample_weight must not be negative, and not zero for all|at least one non-zero",
+        "sample_weight must be non-negative, and positive for some|at least one non-zero",
     ),
     ({}, X0, Y0, np.linspace(-1, 1, 20), "sample_weight must not be negative.*from -1 to 1"),
     ({}, X0, Y0, np.ones(19), r"sample_weight\.shape == \(19,\)"),
@@ -537,7 +537,7 @@ def test_bad_input_is_named(settings, X, y, weights, text, method):
 
 def test_prediction_names_the_shape_of_the_fit():
     model = TuckerRegressor((1, 1, 1), alpha=1.0).fit(X0, Y0)
-    with pytest.raises(ValueError, match=r"shape \(5, 6, 4\), but the fit saw .* \(6, 5, 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(5, 6, 4\), but the fit has .* \(6, 5, 4\)"):
         model.predict(X0.transpose(0, 2, 1, 3))
     with pytest.raises(ValueError, match="expecting 120 features"):
         model.predict(FLAT[:, :100])

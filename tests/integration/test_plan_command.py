@@ -93,7 +93,7 @@ BAD = [
     (["plan", "--shape", "5x5", "--rank", "1,1"], "'5x5' is not a list of integers"),
     (["plan", "--shape", "5,0", "--rank", "1,1"], "shape must be a tuple of positive integers"),
     (["plan", "--shape", "5,5", "--rank", "1,6"], "rank[1] = 6 must be between 1 and 5"),
-    (["plan", "--shape", "5,5", "--rank", "1,1,1"], "rank must have one entry a mode"),
+    (["plan", "--shape", "5,5", "--rank", "1,1,1"], "rank must have one entry per mode"),
     ([*SMALL, "--operator", "fft"], "'fft' is not one of"),
     ([*SMALL, "--noise", "2"], "noise must be below 1, got 2"),
     ([*SMALL, "--noise", "nan"], "noise must be a finite number"),

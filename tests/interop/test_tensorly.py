@@ -134,9 +134,9 @@ def stack():
 
 
 def test_what_tensorly_has_not_is_refused():
-    with pytest.raises(ValueError, match=r"two modes or more, got a stack of \(3,\).*trial\(k\)"):
+    with pytest.raises(ValueError, match=r"two or more modes, got a batch of \(3,\).*trial\(k\)"):
         stack().to_tensorly()
-    with pytest.raises(ValueError, match=r"two modes or more, got one mode.*X\.full\(\)"):
+    with pytest.raises(ValueError, match=r"two or more modes, got one mode.*X\.full\(\)"):
         tensor(shape=(5,), rank=(1,)).to_tensorly()
 
 

@@ -73,8 +73,8 @@ bad_ranks = {
     "too-large": ((2, 3, 5), ValueError, r"rank\[2\] = 5 must be between 1 and 4"),
     "zero": ((0, 2, 2), ValueError, r"rank\[0\] = 0 must be (between 1 and|at least 1)"),
     "negative": ((1, -1, 2), ValueError, r"rank\[1\] = -1 must be (between 1 and|at least 1)"),
-    "too-many": ((1, 1, 1, 1), ValueError, "rank must have one entry a mode: got 4 entries"),
-    "scalar": (2, TypeError, "rank must have one entry a mode, got the number 2"),
+    "too-many": ((1, 1, 1, 1), ValueError, "rank must have one entry per mode: got 4 entries"),
+    "scalar": (2, TypeError, "rank must have one entry per mode, got the number 2"),
     "float-scalar": (2.0, TypeError, r"rank must be a tuple of integers, got 2\.0"),
     "floats": ((2.0, 2, 2), TypeError, r"rank must be a tuple of integers, got \(2\.0, 2, 2\)"),
     "booleans": ((True, 1, 1), TypeError, r"rank must be a tuple of integers, got \(True, 1, 1\)"),
@@ -262,7 +262,7 @@ bad_calls = {
     "inner-shapes": (
         lambda: lt.inner(X, X[0]),
         ValueError,
-        r"inner expects two tensors of one shape, got \(2, 3, 4\) and \(3, 4\)",
+        r"inner expects two tensors of the same shape, got \(2, 3, 4\) and \(3, 4\)",
     ),
     "inner-batch": (lambda: lt.inner(X, X, batch_ndim=4), ValueError, "batch_ndim must be between"),
     "norm-batch": (lambda: lt.norm(X, batch_ndim=-1), ValueError, "batch_ndim must be between"),
@@ -271,27 +271,27 @@ bad_calls = {
     "sthosvd-order-repeats": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, 0, 1)),
         ValueError,
-        r"mode_order must list the modes 0 to 2 once each, got \(0, 0, 1\)",
+        r"mode_order must be a permutation of 0 to 2, got \(0, 0, 1\)",
     ),
     "sthosvd-order-short": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, 1)),
         ValueError,
-        r"mode_order must list the modes 0 to 2 once each, got \(0, 1\)",
+        r"mode_order must be a permutation of 0 to 2, got \(0, 1\)",
     ),
     "sthosvd-order-number": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=1),
         TypeError,
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "sthosvd-order-floats": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0.0, 1.0, 2.0)),
         (TypeError, ValueError),
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "sthosvd-order-mixed": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, "a", 1)),
         (TypeError, ValueError),
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "hooi-iterations": (
         lambda: lt.hooi(X, (1, 1, 1), max_iterations=0),
@@ -319,10 +319,10 @@ bad_calls = {
     "compress-stack": (
         STACK.compress,
         ValueError,
-        "compress needs a rank for a stack",
+        "compress needs a rank for a batch",
     ),
-    "spectra-stack": (lambda: lt.spectra(STACK), ValueError, "stack"),
-    "multilinear_rank-stack": (lambda: lt.multilinear_rank(STACK), ValueError, "stack"),
+    "spectra-stack": (lambda: lt.spectra(STACK), ValueError, "got a batch"),
+    "multilinear_rank-stack": (lambda: lt.multilinear_rank(STACK), ValueError, "got a batch"),
     "energy-short": (lambda: lt.spectra(X).energy((1, 2)), ValueError, "rank must .*2 entries"),
     "energy-scalar": (lambda: lt.spectra(X).energy(2), TypeError, "rank must .*the number 2"),
     "energy-negative": (
@@ -343,7 +343,7 @@ bad_calls = {
     "random-rank-short": (
         lambda: lt.random_tucker((3, 4, 5), (1, 1)),
         ValueError,
-        "rank must have one entry a mode: got 2 entries.*3 modes",
+        "rank must have one entry per mode: got 2 entries.*3 modes",
     ),
     "random-seed-negative": (
         lambda: lt.random_tucker((3, 4), (1, 1), seed=-1),
@@ -480,17 +480,17 @@ bad_operands = {
     "plus-shape": (
         lambda: TUCKER + lt.random_tucker((4, 5, 4), (2, 2, 2)),
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(4, 5, 4\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(4, 5, 4\)",
     ),
     "plus-order": (
         lambda: TUCKER + lt.random_tucker((4, 5), (2, 2)),
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(4, 5\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(4, 5\)",
     ),
     "plus-stack": (
         lambda: TUCKER + STACK,
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(3, 4, 5, 3\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(3, 4, 5, 3\)",
     ),
     "inner-array": (
         lambda: TUCKER.inner(TUCKER.full()),
@@ -506,7 +506,7 @@ bad_operands = {
     "times-wrong-trials": (
         lambda: STACK * np.ones(4),
         ValueError,
-        r"one number a trial, shape \(3,\); got shape \(4,\)",
+        r"one number per tensor of a batch, shape \(3,\); got shape \(4,\)",
     ),
     "times-tucker": (lambda: TUCKER * TUCKER, TypeError, "number must be an array of numbers"),
 }
@@ -633,7 +633,7 @@ def test_a_thresholding_warns_of_its_rank_once_and_not_at_every_step():
 
 
 def test_a_wrong_mode_order_is_refused_when_the_thresholding_is_made():
-    with pytest.raises(ValueError, match="mode_order must list the modes 0 to 1 once each"):
+    with pytest.raises(ValueError, match="mode_order must be a permutation of 0 to 1"):
         lt.STHOSVD((1, 1), mode_order=(0, 0))
     assert lt.STHOSVD((1, 1), mode_order=[1, 0]).mode_order == (1, 0)
 
@@ -650,7 +650,7 @@ def test_numpy_reads_a_tucker_tensor_as_its_full_tensor():
     np.testing.assert_array_equal(np.asarray(TUCKER), full)
     assert np.array(TUCKER, dtype=np.float32).dtype == np.float32
     assert np.linalg.norm(TUCKER) == pytest.approx(float(TUCKER.norm()))
-    with pytest.raises(ValueError, match="copy=False cannot be"):
+    with pytest.raises(ValueError, match="copy=False is not possible"):
         np.asarray(TUCKER, copy=False)
 
 
@@ -669,5 +669,5 @@ def test_a_trial_is_one_tensor_of_a_stack():
             stack.trial(k)
     with pytest.raises(TypeError, match=r"k must be an integer, got 1\.0"):
         stack.trial(1.0)
-    with pytest.raises(ValueError, match=r"for a stack of tensors, got one .*\(3, 4\)"):
+    with pytest.raises(ValueError, match=r"needs a batch of tensors, got a single .*\(3, 4\)"):
         stack.trial(0).trial(0)

@@ -55,7 +55,7 @@ def test_stotiht_has_a_rate_per_iteration_and_per_epoch():
     middle = slice(2, 8)
     slope = np.polyfit(np.arange(2, 8), np.log(error[middle]), 1)[0]
     assert seen.rate == pytest.approx(np.exp(slope), rel=0.3)
-    assert f"multiplied by {seen.rate:.4g} an epoch" in str(seen)
+    assert f"multiplied by {seen.rate:.4g} per epoch" in str(seen)
 
 
 def test_the_bound_is_the_recursion_from_the_runs_own_start():
@@ -134,7 +134,7 @@ def test_the_plot_shows_measured_fitted_and_bound(version):
     assert np.isfinite(bound.get_ydata()).all()
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[0] == "measured error"
-    assert labels[1] == f"fitted: {seen.rate:.3g} an epoch"
+    assert labels[1] == f"fitted: {seen.rate:.3g} per epoch"
     assert labels[2] == f"bound, {version}: kappa = {constants.kappa:.3g}"
     low, high = axes.get_ylim()
     assert low < seen.measured.min() < seen.measured.max() < high  # the curve is never squeezed out
@@ -185,9 +185,9 @@ def test_only_an_upper_bound_proves_anything():
     }
     assert all(one.contracts for one in found.values())
     assert [one.proves for one in found.values()] == [False, False, True, True]
-    assert "no promise: delta may be larger" in str(found["sampled"])
+    assert "no guarantee: delta may be larger" in str(found["sampled"])
     assert "(sampled)" in str(found["sampled"])
-    assert "(the error falls)" in str(found["at_most"])
+    assert "(the error decreases)" in str(found["at_most"])
     again = lt.theory.contraction(
         found["at_most"].delta, found["at_most"].step / found["at_most"].scale_squared
     )
@@ -234,12 +234,12 @@ def test_probabilities_and_the_thresholding_come_from_the_solver():
         (
             {"solver": lt.StoTIHT(sampler=lt.RandomRows(50), step=0.5)},
             ValueError,
-            "RandomRows draws any rows",
+            "RandomRows draws any subset",
         ),
         (
             {"solver": lt.StoTIHT(sampler=lt.Shuffled(50), step=0.5)},
             ValueError,
-            "The theorem draws every block anew",
+            "assumes blocks drawn with replacement",
         ),
         ({"delta": "best"}, ValueError, 'delta must be "at_least"'),
         ({"delta": 1.5}, ValueError, "delta must be between 0 and 1"),
@@ -252,7 +252,7 @@ def test_what_the_theorem_is_not_about(change, error, message):
     with pytest.raises(error, match=message):
         lt.theory.contraction_of(problem, X, **arguments)
     weighted = lt.Problem(problem.A, problem.y, np.ones(100))
-    with pytest.raises(TypeError, match="one Problem without weights"):
+    with pytest.raises(TypeError, match="a single Problem without weights"):
         lt.theory.contraction_of(weighted, X, lt.TIHT(step=0.5))
 
 

@@ -38,7 +38,7 @@ def test_it_is_rounded_up():
         (((0, 3), (1, 1), 0.5), ValueError, "shape must be a tuple of positive integers"),
         (((3, 3), (1, 0), 0.5), ValueError, r"rank\[1\] = 0 must be at least 1"),
         (((3, 3), (1, 1, 1), 0.5), ValueError, r"got 3 entries, \(1, 1, 1\), for shape \(3, 3\)"),
-        (((3, 3), 2, 0.5), TypeError, "rank must have one entry a mode"),
+        (((3, 3), 2, 0.5), TypeError, "rank must have one entry per mode"),
         (((3, 3), (1, 1), 0.0), ValueError, "delta must be positive, got 0"),
         (((3, 3), (1, 1), 1.0), ValueError, r"delta must be between 0 and 1, got 1\. Try"),
         (((3, 3), (1, 1), "a"), TypeError, "delta must be a real number"),

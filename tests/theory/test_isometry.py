@@ -224,7 +224,7 @@ def test_the_text_says_which_is_which():
     assert lines[1].startswith("  delta >=")
     assert "certified by witnesses" in lines[1]
     assert lines[1].endswith("of 2 blocks")
-    assert "no bound" in lines[2]
+    assert "not a bound" in lines[2]
     assert lines[3].startswith("  delta <=")
     assert "certified by norms" in lines[3]
 
@@ -238,25 +238,28 @@ def test_blocks_are_counted_as_people_count():
 def test_scales_whose_squares_are_no_numbers_are_refused(scale):
     A = lt.scale(lt.gaussian((3, 3, 3), m=20, seed=1), scale)
     for look in (lt.theory.trip, lt.theory.examine):
-        with pytest.raises(ValueError, match="Give A in other units"):
+        with pytest.raises(ValueError, match="Rescale A"):
             look(A, (1, 1, 1))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda A: lt.theory.trip(A, (1, 1)), "rank must have one entry a mode"),
+        (lambda A: lt.theory.trip(A, (1, 1)), "rank must have one entry per mode"),
         (lambda A: lt.theory.trip(A, (0, 1, 1)), r"rank\[0\] = 0"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), 0), "blocks must be between 1 and 20, got 0"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), 21), "blocks must be between 1 and 20, got 21"),
-        (lambda A: lt.theory.trip(A, (1, 1, 1), lt.RandomRows(5)), "RandomRows draws any rows"),
+        (
+            lambda A: lt.theory.trip(A, (1, 1, 1), lt.RandomRows(5)),
+            "RandomRows draws any subset of rows",
+        ),
         (lambda A: lt.theory.trip(A, (1, 1, 1), quantile=1.5), "quantile must be between 0 and 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), starts=0), "starts must be at least 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), samples=0), "samples must be at least 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), iterations=-1), "iterations must be at least 0"),
         (
             lambda A: lt.theory.trip(lt.gaussian((3, 3, 3), m=4, trials=2), (1, 1, 1)),
-            "A must be one operator, got a stack",
+            "A must be a single operator, got a batch",
         ),
     ],
 )

@@ -488,7 +488,7 @@ def test_the_text():
 
 BAD = [
     (((5, 0), (1, 1)), {}, ValueError, "shape must be a tuple of positive integers"),
-    ((SHAPE, (2, 2)), {}, ValueError, "rank must have one entry a mode"),
+    ((SHAPE, (2, 2)), {}, ValueError, "rank must have one entry per mode"),
     ((SHAPE, (2, 2, 11)), {}, ValueError, r"rank\[2\] = 11 must be between 1 and 10"),
     (
         (SHAPE, RANK, "fourier"),

@@ -587,7 +587,7 @@ def test_contraction_of_refuses_weights():
         ({"gradients": [np.zeros(3), np.zeros(4)]}, "gradients must be 2 arrays of one shape"),
         ({"gradients": 3}, "gradients must be 2 arrays"),
         ({"gradients": [np.full((2, 2), np.nan)] * 2}, "gradients have NaN"),
-        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank must have one entry a"),
+        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank must have one entry per"),
         ({"gradients": [np.zeros((2, 2))] * 2, "rank": (0, 1)}, r"rank\[0\] = 0 must be between"),
     ],
 )
