@@ -97,7 +97,7 @@ BAD = [
     ([*SMALL, "--operator", "fft"], "'fft' is not one of"),
     ([*SMALL, "--noise", "2"], "noise must be below 1, got 2"),
     ([*SMALL, "--noise", "nan"], "noise must be a finite number"),
-    ([*SMALL, "--rate", "95"], "rate must be at most 1, got 95. 95 % is rate=0.95"),
+    ([*SMALL, "--rate", "95"], "rate must be at most 1, got 95. Write 95 % as rate=0.95"),
     ([*SMALL, "--rate", "0"], "rate must be positive"),
     ([*SMALL, "--trials", "0"], "0 is not in the range x>=1"),
     ([*SMALL, "--workers", "0"], "0 is not in the range x>=1"),

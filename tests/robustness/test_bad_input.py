@@ -209,7 +209,7 @@ RECOVER = [
         "start must",
         "have the shape of the",
     ),
-    (lambda: recover(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the error"),
+    (lambda: recover(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the relative error"),
     (lambda: recover(X_true=np.ones((2, 2))), ValueError, "X_true must", "have shape (4, 3, 3)"),
     (
         lambda: recover(X_true=np.full(SHAPE, INF)),
@@ -329,7 +329,7 @@ COMPLETE = [
     ),
     (lambda: complete(shape=(1, 2)), ValueError, "values has", "Leave shape out, or"),
     (lambda: complete(tol=1), ValueError, "tol must", "Try tol=1e-6"),
-    (lambda: complete(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the error"),
+    (lambda: complete(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the relative error"),
 ]
 
 SOLVE = [
@@ -742,9 +742,9 @@ TENSORS = [
         lambda: X + lt.random_tucker((2, 2), (1, 1)),
         ValueError,
         "expected two tensors",
-        "of one shape",
+        "of the same shape",
     ),
-    (lambda: X.trial(0), ValueError, "trial(k) is", "Use it as it is"),
+    (lambda: X.trial(0), ValueError, "trial(k) needs", "Use the tensor itself"),
     (
         lambda: lt.random_tucker(SHAPE, RANK, core_mean=NAN),
         ValueError,
@@ -792,13 +792,13 @@ TENSORS = [
         lambda: lt.metrics.relative_error(np.ones(3), np.zeros(3)),
         ValueError,
         "X_true is",
-        "zero: the error",
+        "zero: the relative error",
     ),
     (
         lambda: lt.metrics.relative_error(np.ones(3), np.ones(4)),
         ValueError,
         "X and X_true must",
-        "have one shape",
+        "have the same shape",
     ),
 ]
 
@@ -807,7 +807,7 @@ THEORY = [
     (lambda: theory.trip(A, RANK, starts=0), ValueError, "starts must", "at least 1"),
     (lambda: theory.trip(A, RANK, samples=-1), ValueError, "samples must", "at least 1"),
     (lambda: theory.trip(A, RANK, blocks=0), ValueError, "blocks must", "between 1 and 60"),
-    (lambda: theory.trip(STACK, RANK), ValueError, "A must", "Take A.select"),
+    (lambda: theory.trip(STACK, RANK), ValueError, "A must", "Try A.select"),
     (lambda: theory.contraction(-1, 0.5), ValueError, "delta must", "a finite number, at"),
     (lambda: theory.contraction(0.1, 0), ValueError, "step must", "positive"),
     (lambda: theory.contraction(0.1, "x"), TypeError, "step must", "Try float(...)"),
