@@ -209,7 +209,7 @@ RECOVER = [
         "start must",
         "have the shape of the",
     ),
-    (lambda: recover(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the relative error"),
+    (lambda: recover(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the error"),
     (lambda: recover(X_true=np.ones((2, 2))), ValueError, "X_true must", "have shape (4, 3, 3)"),
     (
         lambda: recover(X_true=np.full(SHAPE, INF)),
@@ -329,7 +329,7 @@ COMPLETE = [
     ),
     (lambda: complete(shape=(1, 2)), ValueError, "values has", "Leave shape out, or"),
     (lambda: complete(tol=1), ValueError, "tol must", "Try tol=1e-6"),
-    (lambda: complete(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the relative error"),
+    (lambda: complete(X_true=np.zeros(SHAPE)), ValueError, "X_true is", "zero: the error"),
 ]
 
 SOLVE = [

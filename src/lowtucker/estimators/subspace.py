@@ -16,6 +16,7 @@ from lowtucker.solve import solve as solve_problem
 from lowtucker.solvers import RGN
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Subspace", "learned", "polished"]
 
@@ -145,21 +146,23 @@ def polished(
     noise = float(result.residual) ** 2 * power * count / max(1, count - dof)
     if not noise < model.noise:
         return model, C, int(result.epochs)
-    wide = np.ravel(result.X.full()).reshape(len(Z), -1)
-    basis = svd(wide)[2][: rank[0]].T
-    C = wide @ basis
-    moments = _moments(C, np.zeros((1, rank[0], rank[0])))
-    return Subspace(basis, *moments, max(noise, tol * tol * power)), C, int(result.epochs)
+    refined, C = _spanned(result.X, rank[0], max(noise, tol * tol * power))
+    return refined, C, int(result.epochs)
 
 
 def _start(Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank, noise: float) -> Subspace:
     """Truncated HOSVD of the known entries, scaled by their share."""
     share = known.mean()
     X = hosvd((Z / share).reshape(-1, *shape), rank, warn=False)
-    wide = np.ravel(X.full()).reshape(len(Z), -1)
-    basis = svd(wide)[2][: rank[0]].T
+    return _spanned(X, rank[0], noise)[0]
+
+
+def _spanned(X: TuckerTensor, r: int, noise: float) -> tuple[Subspace, NumPyArray]:
+    """Return the subspace spanned by the samples of a tensor, and their coefficients."""
+    wide = np.ravel(X.full()).reshape(X.shape[0], -1)
+    basis = svd(wide)[2][:r].T
     C = wide @ basis
-    return Subspace(basis, *_moments(C, np.zeros((1, rank[0], rank[0]))), noise)
+    return Subspace(basis, *_moments(C, np.zeros((1, r, r))), noise), C
 
 
 def _features(

@@ -39,7 +39,7 @@ def random_tucker(
         Mean of the core's entries.
     dtype : float or complex dtype
     trials : int, optional
-        Draw a batch of so many tensors: item k is the tensor of ``seed=(seed, k)``.
+        Draw a batch of ``trials`` tensors: item k is the tensor of ``seed=(seed, k)``.
 
     Examples
     --------

@@ -29,7 +29,16 @@ from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "random_tensors", "trip", "within"]
+__all__ = [
+    "Scaled",
+    "Trip",
+    "as_accepted",
+    "block_norms",
+    "block_slices",
+    "random_tensors",
+    "trip",
+    "within",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -325,7 +334,9 @@ def random_tensors(
     """Yield random tensors of norm 1, of the array kind and dtype of A."""
     dtype = np.float64 if A.dtype is None else to_numpy(_zeros(A, ())).dtype
     for k in range(count):
-        yield _unit(_on(A, random_tucker(A.shape, rank, (seed[0], seed[1] + k), dtype=dtype)))
+        yield _unit(
+            as_accepted(A, random_tucker(A.shape, rank, (seed[0], seed[1] + k), dtype=dtype))
+        )
 
 
 def _spikes(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> Iterator[TuckerTensor]:
@@ -338,7 +349,7 @@ def _spikes(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> Iterato
         factors = [np.zeros((n, r)) for n, r in zip(A.shape, rank, strict=True)]
         for U, where in zip(factors, columns, strict=True):
             U[where, np.arange(len(where))] = 1
-        yield _on(A, TuckerTensor.trusted(core, factors))
+        yield as_accepted(A, TuckerTensor.trusted(core, factors))
 
 
 def _spectral(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> TuckerTensor:
@@ -353,7 +364,7 @@ def _zeros(A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
     return like(np.zeros(shape), A.prototype, A.dtype)
 
 
-def _on(A: MeasurementOperator, X: TuckerTensor) -> TuckerTensor:
+def as_accepted(A: MeasurementOperator, X: TuckerTensor) -> TuckerTensor:
     """Convert a tensor to the array kind and dtype of A."""
     parts = [like(part, A.prototype, A.dtype) for part in (X.core, *X.factors)]
     return TuckerTensor.trusted(parts[0], parts[1:])

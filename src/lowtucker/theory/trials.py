@@ -35,6 +35,7 @@ from lowtucker.simulation.store import Store
 from lowtucker.status import Status
 from lowtucker.tensor import TuckerTensor, random_tucker
 from lowtucker.tensor.random import gaussians
+from lowtucker.theory.isometry import as_accepted
 
 __all__ = [
     "OPERATORS",
@@ -114,7 +115,7 @@ class RandomRecoveries(Experiment):
     def trial(self, m: int, seed: Seed) -> tuple[float, float, bool]:
         """Return error, passes and success of one trial, a pure function of the arguments."""
         A = draw_operator(self.operator, self.shape, m, seed)
-        X_true = _on(random_tucker(self.shape, self.rank, seed, dtype=A.dtype or float), A)
+        X_true = as_accepted(A, random_tucker(self.shape, self.rank, seed, dtype=A.dtype or float))
         y, std = _measured(A, X_true, self.noise, seed)
         fit = Fit(
             self.solver, 0.1 * self.tol, self.max_epochs, None, std, None, seed, (), "squared"
@@ -217,13 +218,6 @@ def _source(operator: Any, shape: tuple[int, ...], m: int) -> str:
         y = to_numpy(A.forward(like(probe, A.prototype, A.dtype)))
     head = repr((type(A).__name__, whole, y.dtype.str)).encode()
     return hashlib.sha256(head + y.tobytes()).hexdigest()[:16]
-
-
-def _on(X: TuckerTensor, A: MeasurementOperator) -> TuckerTensor:
-    """Convert a tensor to the kind of array that the operator accepts."""
-    return TuckerTensor.trusted(
-        like(X.core, A.prototype), [like(U, A.prototype) for U in X.factors]
-    )
 
 
 def _measured(
