@@ -1,4 +1,4 @@
-"""Every kind of array: the same kind, device and dtype out, and the numbers of NumPy."""
+"""Array kinds: results keep kind, device and dtype, and match NumPy."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ REAL = {"float32": "float32", "float64": "float64", "complex64": "float32", "com
 
 
 def every(jax=True, **parameters):
-    """Every kind with every combination; JAX compiles each anew, so it gets the first alone."""
+    """Every kind with every combination; for JAX, which compiles each, only the first."""
     cases = []
     for name in KINDS:
         combinations = list(itertools.product(*(values.items() for values in parameters.values())))
@@ -62,7 +62,7 @@ def tolerance(dtype):
 
 
 def agrees(kind, got, expected, dtype=None):
-    """The kind, the device and the dtype of the input, and NumPy's numbers."""
+    """Check kind, device and dtype of the input, and the values of NumPy."""
     expected = np.asarray(expected)
     wanted = expected.dtype.name if dtype is None else dtype
     # a reduction of a NumPy array to one number is a NumPy scalar
@@ -120,7 +120,7 @@ def test_unfold_fold_and_products(kind, dtype):
 
 
 @every_dtype
-def test_stacks_of_products(kind, dtype):
+def test_batches_of_products(kind, dtype):
     X, U = draw((2, *SHAPE), dtype), draw((2, 2, 5), dtype, 1)
     agrees(kind, lt.mode_product(kind(X), kind(U), 1), lt.mode_product(X, U, 1))
     agrees(kind, lt.unfold(kind(X), 2, batch_ndim=1), lt.unfold(X, 2, batch_ndim=1))
@@ -153,7 +153,7 @@ def test_integers_become_float64(kind, integers):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "complex64"])
-def test_dtypes_stay_what_they_are_in_jax(dtype):
+def test_jax_dtypes_are_kept(dtype):
     jax = pytest.importorskip("jax")
     jax.config.update("jax_enable_x64", True)
     X = jax.numpy.asarray(draw(SHAPE, dtype))
@@ -180,7 +180,7 @@ def test_full_norm_and_entries(kind, dtype, trials):
 
 
 @every(dtype=EVERY_DTYPE, trials=TRIALS)
-def test_sum_difference_and_opposite(kind, dtype, trials):
+def test_sum_difference_and_negative(kind, dtype, trials):
     X = lt.random_tucker(SHAPE, RANK, 1, dtype=dtype, trials=trials)
     Y = lt.random_tucker(SHAPE, (1, 2, 2), 2, dtype=dtype, trials=trials)
     V, W = tucker_of(kind, X), tucker_of(kind, Y)
@@ -232,7 +232,7 @@ def test_compress_and_from_factors(kind, dtype):
 # Truncations
 
 
-# tests/contracts/test_thresholdings.py runs them with JAX already
+# tests/contracts/test_thresholdings.py covers JAX
 @every(
     jax=False,
     dtype=EVERY_DTYPE,
@@ -248,8 +248,8 @@ def test_truncations(kind, dtype, truncate, batch):
     agrees_tucker(kind, truncate(tucker_of(kind, Z), RANK), truncate(Z, RANK), dtype)
 
 
-def test_hosvd_of_a_stack_with_badly_scaled_items(kind):
-    """The items that need the SVD are put among those that do not."""
+def test_hosvd_of_a_batch_with_badly_scaled_items(kind):
+    """Mix items that need the SVD with items that do not."""
     stack = lt.random_tucker((6, 7, 8), (2, 2, 2), 1, trials=4)
     core = np.zeros((4, 2, 2, 2))
     core[:, 0, 0, 0] = 1.0
@@ -347,7 +347,7 @@ def test_checks_and_operator_norm(kind, dtype):
 
 
 @every_dtype
-def test_to_scipy_speaks_numpy(kind, dtype):
+def test_to_scipy_uses_numpy(kind, dtype):
     A, B = operators(kind, dtype)
     x, v = draw((60,), dtype, 4), draw((M,), dtype, 5)
     S = lt.to_scipy(A)
@@ -364,7 +364,7 @@ def test_problem(kind, dtype, weighted):
     X, y = draw(SHAPE, dtype, 4), draw((M,), dtype, 5)
     w = np.linspace(0.5, 2, M).astype(REAL[dtype]) if weighted else None
     mine, theirs = lt.Problem(A, kind(y), None if w is None else kind(w)), lt.Problem(B, y, w)
-    rows = [ROWS["index"]] if kind.name == "jax" else ROWS.values()  # JAX compiles each anew
+    rows = [ROWS["index"]] if kind.name == "jax" else ROWS.values()  # JAX compiles each
     for P, Q in [(mine, theirs)] + [(mine.block(r), theirs.block(r)) for r in rows]:
         agrees(kind, P.residual(kind(X)), Q.residual(X), dtype)
         agrees(kind, P.gradient(kind(X)), Q.gradient(X), dtype)
@@ -381,7 +381,7 @@ def test_problem(kind, dtype, weighted):
     },
     weighted=WEIGHTED,
 )
-def test_stack_of_problems(kind, dtype, weighted, rows):
+def test_batch_of_problems(kind, dtype, weighted, rows):
     A, B = operators(kind, dtype, trials=3)
     X, y = draw((3, *SHAPE), dtype, 4), draw((3, M), dtype, 5)
     w = np.linspace(0.5, 2, M).astype(REAL[dtype]) if weighted else None
@@ -456,7 +456,7 @@ def test_metrics(kind):
 
 
 @every_dtype
-def test_relative_error_of_tucker_stacks(kind, dtype):
+def test_relative_error_of_tucker_batches(kind, dtype):
     X, Y = (lt.random_tucker(SHAPE, RANK, s, dtype=dtype, trials=2) for s in (1, 2))
     agrees(
         kind,
@@ -466,8 +466,8 @@ def test_relative_error_of_tucker_stacks(kind, dtype):
     )
 
 
-def test_a_list_is_taken_by_an_operator_of_any_kind(kind):
-    """Lists and numbers have no kind of their own: they are moved to the operator's."""
+def test_operators_of_any_kind_accept_lists(kind):
+    """Lists and numbers have no array kind: they are converted to that of the operator."""
     A, B = operators(kind, "float64")
     X, y = draw(SHAPE, "float64", 4), draw((M,), "float64", 5)
     agrees(kind, A.forward(X.tolist()), B.forward(X))

@@ -27,7 +27,7 @@ def squares(X):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_relative_error_nmse_and_snr_are_their_formulae(dtype):
+def test_relative_error_nmse_and_snr_match_their_formulae(dtype):
     X, X_true = pair(dtype=dtype)
     ratio = squares(X - X_true) / squares(X_true)
     assert metrics.relative_error(X, X_true) == pytest.approx(math.sqrt(ratio), rel=1e-13)
@@ -49,7 +49,7 @@ def test_relative_error_does_not_depend_on_the_scale(scale):
     assert metrics.relative_error(X * scale, X_true * scale) == pytest.approx(expected, rel=1e-12)
 
 
-def test_tucker_tensors_and_arrays_are_taken_alike():
+def test_tucker_tensors_and_arrays_give_the_same():
     X, X_true = lt.random_tucker((4, 5, 3), (2, 2, 2), 1), lt.random_tucker((4, 5, 3), (1, 2, 2), 2)
     expected = np.linalg.norm(X.full() - X_true.full()) / np.linalg.norm(X_true.full())
     for a, b in itertools.product((X, X.full()), (X_true, X_true.full())):
@@ -61,7 +61,7 @@ def test_tucker_tensors_and_arrays_are_taken_alike():
         )
 
 
-def test_a_stack_has_one_relative_error_a_trial():
+def test_batch_has_one_relative_error_per_problem():
     X = lt.random_tucker((4, 5, 3), (2, 2, 2), 1, trials=3)
     X_true = lt.random_tucker((4, 5, 3), (1, 2, 2), 2, trials=3)
     expected = [
@@ -81,7 +81,7 @@ def test_a_stack_has_one_relative_error_a_trial():
     assert metrics.relative_error(X.full(), X_true.full()) == pytest.approx(whole, rel=1e-12)
 
 
-def test_psnr_is_its_formula_with_the_given_or_the_found_range():
+def test_psnr_matches_its_formula_with_given_or_default_range():
     X, X_true = pair((6, 7))
     mse = squares(X - X_true) / X.size
     found = X_true.max() - X_true.min()
@@ -156,7 +156,7 @@ bad_pairs = {
         IMAGE,
         IMAGE[1:],
         ValueError,
-        r"X and X_true must have one shape, got \(12, 12\) and \(11, 12\)",
+        r"X and X_true must have the same shape, got \(12, 12\) and \(11, 12\)",
     ),
     "nan-true": (IMAGE, IMAGE * np.nan, ValueError, "X_true has NaN or infinite entries"),
     "inf-true": (IMAGE, IMAGE + np.inf, ValueError, "X_true has NaN or infinite entries"),
@@ -166,13 +166,13 @@ bad_pairs = {
 
 @pytest.mark.parametrize("name", bad_pairs)
 @pytest.mark.parametrize("metric", EVERY)
-def test_what_cannot_be_compared_is_refused_by_name(metric, name):
+def test_invalid_arguments_raise(metric, name):
     X, X_true, error, message = bad_pairs[name]
     with pytest.raises(error, match=message):
         EVERY[metric](X, X_true)
 
 
-def test_a_diverged_trial_of_a_stack_has_no_finite_error_and_leaves_the_others():
+def test_diverged_problem_of_a_batch_does_not_affect_the_others():
     X, X_true = pair((3, 4, 5))
     X[1] = np.nan
     got = metrics.relative_error(X, X_true, batch_ndim=1)
@@ -182,7 +182,7 @@ def test_a_diverged_trial_of_a_stack_has_no_finite_error_and_leaves_the_others()
 
 
 @pytest.mark.parametrize("metric", ["relative_error", "nmse", "snr_db"])
-def test_an_error_relative_to_zero_is_refused(metric):
+def test_error_relative_to_zero_is_rejected(metric):
     with pytest.raises(ValueError, match="X_true is zero"):
         EVERY[metric](IMAGE, 0 * IMAGE)
 
@@ -201,13 +201,13 @@ def test_an_error_relative_to_zero_is_refused(metric):
     ids=str,
 )
 @pytest.mark.parametrize("X", [IMAGE, IMAGE + 0.1], ids=["equal", "different"])
-def test_a_data_range_without_meaning_is_refused(metric, given, error, message, X):
+def test_invalid_data_range_is_rejected(metric, given, error, message, X):
     with pytest.raises(error, match=message):
         EVERY[metric](X, IMAGE, given)
 
 
 @pytest.mark.parametrize("metric", ["psnr", "ssim"])
-def test_a_constant_image_needs_a_data_range(metric):
+def test_constant_image_needs_a_data_range(metric):
     constant = np.full((12, 12), 0.5)
     with pytest.raises(ValueError, match=r"data_range must be positive.*constant X_true"):
         EVERY[metric](IMAGE, constant)
@@ -215,7 +215,7 @@ def test_a_constant_image_needs_a_data_range(metric):
 
 
 @pytest.mark.parametrize("metric", ["psnr", "ssim"])
-def test_complex_images_are_refused(metric):
+def test_complex_images_are_rejected(metric):
     other = IMAGE + 1j * IMAGE[::-1]
     for X, X_true in ((other, IMAGE + 1j * IMAGE), (IMAGE, other), (other, IMAGE)):
         for data_range in ((), (1.0,)):
@@ -224,19 +224,19 @@ def test_complex_images_are_refused(metric):
 
 
 @pytest.mark.parametrize("shape", [(10, 30), (10,), ()], ids=str)
-def test_ssim_needs_eleven_entries_a_mode(shape):
+def test_ssim_needs_eleven_entries_per_mode(shape):
     with pytest.raises(ValueError, match="ssim needs at least 11 entries in every mode, got shape"):
         metrics.ssim(np.ones(shape), np.zeros(shape), 1.0)
 
 
-def test_relative_error_refuses_leading_axes_that_do_not_exist():
+def test_relative_error_rejects_leading_axes_that_do_not_exist():
     with pytest.raises(ValueError, match="batch_ndim must be between 0 and 2, got 3"):
         metrics.relative_error(IMAGE, IMAGE, batch_ndim=3)
 
 
-def test_relative_error_refuses_a_mix_of_kinds():
+def test_relative_error_rejects_arrays_of_different_kinds():
     torch = pytest.importorskip("torch")
-    with pytest.raises(TypeError, match="X"):
+    with pytest.raises(TypeError, match="X_true is a NumPy array, but X holds torch"):
         metrics.relative_error(torch.asarray(IMAGE), IMAGE)
-    with pytest.raises(TypeError, match="X"):
+    with pytest.raises(TypeError, match="X_true is a torch on cpu array, but X holds NumPy"):
         metrics.relative_error(IMAGE, torch.asarray(IMAGE))

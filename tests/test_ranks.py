@@ -390,7 +390,7 @@ def test_a_largest_rank_is_respected():
         ((2, 2, 2, 2), ValueError, r"RankSearch\(max=\(2, 2, 2, 2\)\): .*4 entries"),
         ((0, 1, 1), ValueError, r"RankSearch\(max=\(0, 1, 1\)\): .*between 1 and 8"),
         ((8, 9, 8), ValueError, r"RankSearch\(max=\(8, 9, 8\)\): .*between 1 and 8"),
-        (4, TypeError, r"RankSearch\(max=4\): .*one entry a mode"),
+        (4, TypeError, r"RankSearch\(max=4\): .*one entry per mode"),
         ((2.0, 2, 2), TypeError, r"RankSearch\(max=\(2\.0, 2, 2\)\): .*integers"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Matplotlib, imported only when something is drawn."""
+"""Figures and axes of Matplotlib, which is imported on first use."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ __all__ = ["new_axes", "new_figure"]
 def new_figure(
     rows: int = 1, columns: int = 1, *, width: float | None = None, height: float | None = None
 ) -> tuple[Any, Any]:
-    """Figure and axes that belong to no global state (``pyplot`` is not used); in inches."""
+    """Return a figure and its axes, independent of ``pyplot``; sizes in inches."""
     try:
         from matplotlib.figure import Figure
     except ImportError as error:
         raise ImportError(
-            'Drawing needs Matplotlib, which is not installed. Try: pip install "lowtucker[plot]"'
+            'Plotting needs Matplotlib, which is not installed. Try: pip install "lowtucker[plot]"'
         ) from error
     figure = Figure(
         figsize=(width or 5.0 * columns, height or 3.6 * rows),
@@ -25,5 +25,5 @@ def new_figure(
 
 
 def new_axes() -> Any:
-    """One pair of axes in a figure of its own."""
+    """Return the axes of a new figure."""
     return new_figure()[1]

@@ -1,7 +1,7 @@
-"""How far a recovered tensor is from the true one.
+"""Errors of a recovered tensor relative to the true one.
 
-Arrays and TuckerTensors are taken alike; a stack gives one number a trial only in
-:func:`relative_error`, which is what experiments average.
+All functions accept arrays and TuckerTensors. Only :func:`relative_error` returns one number per
+problem of a batch.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def relative_error(X: Any, X_true: Any, *, batch_ndim: int | None = None) -> Arr
     ----------
     X, X_true : array or TuckerTensor
     batch_ndim : int, optional
-        How many leading axes count trials; those of a TuckerTensor are known.
+        Number of leading batch axes; by default those of a TuckerTensor, or none.
 
     Returns
     -------
@@ -60,13 +60,13 @@ def relative_error(X: Any, X_true: Any, *, batch_ndim: int | None = None) -> Arr
         gap, scale = norm(X - X_true, batch_ndim=batch_ndim), norm(X_true, batch_ndim=batch_ndim)
     xp = namespace(scale)
     if not bool(xp.all(scale > 0)):
-        raise ValueError("X_true is zero: the error relative to it has no meaning.")
+        raise ValueError("X_true is zero: the relative error is undefined.")
     ratio = gap / scale
     return float(ratio) if ratio.ndim == 0 else ratio
 
 
 def nmse(X: Any, X_true: Any) -> float:
-    r"""Normalised mean squared error, :math:`\|X - X^\star\|_F^2 / \|X^\star\|_F^2`.
+    r"""Return the normalised mean squared error, :math:`\|X - X^\star\|_F^2 / \|X^\star\|_F^2`.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def nmse(X: Any, X_true: Any) -> float:
 
 
 def snr_db(X: Any, X_true: Any) -> float:
-    r"""Signal-to-noise ratio :math:`-20 \log_{10}` of the relative error, in decibels.
+    r"""Return the signal-to-noise ratio, :math:`-20 \log_{10}` of the relative error, in decibels.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def snr_db(X: Any, X_true: Any) -> float:
 
 
 def psnr(X: Any, X_true: Any, data_range: float | None = None) -> float:
-    r"""Peak signal-to-noise ratio :math:`10 \log_{10}(L^2 / \mathrm{MSE})`, in decibels.
+    r"""Return the peak signal-to-noise ratio :math:`10 \log_{10}(L^2 / \mathrm{MSE})`, in decibels.
 
     Parameters
     ----------
@@ -112,11 +112,11 @@ def psnr(X: Any, X_true: Any, data_range: float | None = None) -> float:
 
 
 def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
-    r"""Mean structural similarity of two images (or volumes), 1 for equal ones.
+    r"""Return the mean structural similarity of two images (or volumes); 1 if they are equal.
 
     Gaussian windows of standard deviation 1.5, :math:`K_1 = 0.01`, :math:`K_2 = 0.03`, as in
-    Wang, Bovik, Sheikh and Simoncelli (2004); windows that would leave the image are not
-    counted. For a video average over its frames.
+    Wang, Bovik, Sheikh and Simoncelli (2004); windows that extend beyond the image are
+    left out. For a video, average over the frames.
 
     Parameters
     ----------
@@ -154,12 +154,12 @@ def ssim(X: Any, X_true: Any, data_range: float | None = None) -> float:
 
 
 def _pair(X: Any, X_true: Any) -> tuple[Array, Array]:
-    """Both as full arrays of one shape and kind, the true one without NaN."""
+    """Convert both to full arrays of the same shape and kind; X_true must be finite."""
     a = as_float(_full(X), "X")
     b = as_float_on(_full(X_true), a, "X_true", "X")
     if a.shape != b.shape or not size(a.shape):
         raise ValueError(
-            f"X and X_true must have one shape, got {tuple(a.shape)} and {tuple(b.shape)}."
+            f"X and X_true must have the same shape, got {tuple(a.shape)} and {tuple(b.shape)}."
         )
     _check_finite(b)
     return a, b
@@ -171,14 +171,16 @@ def _full(T: Any) -> Any:
 
 def _check_finite(X_true: Array) -> None:
     if not all_finite(X_true):
-        raise ValueError("X_true has NaN or infinite entries: nothing can be compared with it.")
+        raise ValueError("X_true has NaN or infinite entries: no error relative to it is defined.")
 
 
 def _images(X: Any, X_true: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Both as real NumPy arrays in double precision."""
+    """Convert both to real NumPy arrays in double precision."""
     a, b = _pair(X, X_true)
     if is_complex(a) or is_complex(b):
-        raise TypeError("X and X_true must be real, got complex numbers. Try their moduli.")
+        raise TypeError(
+            "X and X_true must be real, got complex numbers. Try their absolute values."
+        )
     return to_numpy(a).astype(np.float64), to_numpy(b).astype(np.float64)
 
 
@@ -188,7 +190,7 @@ def _range(x: np.ndarray[Any, Any], data_range: Any) -> float:
     length = float(x.max() - x.min())
     if not 0 < length < math.inf:
         raise ValueError(
-            f"data_range must be positive, got {length:g}. For a constant X_true give it: "
+            f"data_range must be positive, got {length:g}. For a constant X_true, give "
             "data_range=1 for images in [0, 1]."
         )
     return length

@@ -1,4 +1,4 @@
-"""scikit-learn's own checks, without an exception."""
+"""All estimator checks of scikit-learn."""
 
 from __future__ import annotations
 

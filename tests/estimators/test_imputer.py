@@ -1,4 +1,4 @@
-"""TuckerImputer: what is known stays, what is not is foretold, for samples old and new."""
+"""TuckerImputer: known entries are kept, missing ones predicted, for fitted and new samples."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def error(filled, truth, holes):
 
 
 @pytest.mark.parametrize("rank", [(2, 2, 2), "auto"])
-def test_a_tensor_of_low_rank_is_completed(rank):
+def test_low_rank_tensor_is_completed(rank):
     X, truth, holes = tensor()
     imputer = TuckerImputer(rank)
     filled = imputer.fit_transform(X)
@@ -57,8 +57,8 @@ def test_new_samples_are_completed(missing):
     np.testing.assert_array_equal(filled[~holes[60:]], X[60:][~holes[60:]])
 
 
-def test_few_entries_of_a_tensor_are_enough_for_least_squares():
-    """Sweeps alone end at 0.03 here: features are known by six samples each."""
+def test_few_entries_suffice_for_least_squares():
+    """EM sweeps alone stop at 0.03 here: each feature is known in six samples."""
     X, truth, holes = tensor(30, (20, 10), missing=0.8)
     filled = TuckerImputer((2, 2, 2)).fit_transform(X)
     assert error(filled, truth, holes) < 1e-4
@@ -78,8 +78,8 @@ def test_coefficients_are_the_posterior_mean(rng):
     np.testing.assert_allclose(P[0], S - gain @ Bk @ S, atol=1e-10)
 
 
-def test_sweeps_raise_the_likelihood(rng):
-    """Expectation-maximisation of a matrix never lowers it."""
+def test_sweeps_increase_the_likelihood(rng):
+    """Expectation-maximisation of a matrix never decreases it."""
     X, _, holes = tensor(40, (8,), (3, 3), 0.3, 0.5)
     Z, known = np.where(holes, 0, X), (~holes).astype(float)
     values = []
@@ -96,8 +96,8 @@ def test_sweeps_raise_the_likelihood(rng):
     assert values[-1] > values[0] + 1
 
 
-def test_the_distribution_of_samples_is_found(rng):
-    """Without what is not known of coefficients the covariance would be too small."""
+def test_distribution_of_samples_is_estimated(rng):
+    """Ignoring the uncertainty of the coefficients would underestimate the covariance."""
     n, N = 4000, 6
     B = np.linalg.qr(rng.standard_normal((N, 2)))[0]
     covariance = B @ np.diag([3.0, 1.0]) @ B.T
@@ -109,14 +109,14 @@ def test_the_distribution_of_samples_is_found(rng):
     np.testing.assert_allclose(imputer.noise_variance_, 0.49, rtol=0.05)
 
 
-def test_a_little_noise_is_fitted_by_least_squares():
+def test_low_noise_is_fitted_by_least_squares():
     X, truth, holes = tensor(100, (20, 10), (3, 2, 2), 0.9, 0.05, seed=2)
     assert error(TuckerImputer((3, 2, 2)).fit_transform(X), truth, holes) < 0.03  # sweeps: 0.034
 
 
 @pytest.mark.parametrize("data", [load_iris, load_wine])
 @pytest.mark.parametrize("missing", [0.1, 0.4])
-def test_tables_are_filled_better_than_by_means_and_about_as_by_neighbours(data, missing):
+def test_imputation_beats_means_and_matches_neighbours(data, missing):
     truth = StandardScaler().fit_transform(data().data)
     holes = np.random.default_rng(0).random(truth.shape) < missing
     X = np.where(holes, np.nan, truth)
@@ -128,7 +128,7 @@ def test_tables_are_filled_better_than_by_means_and_about_as_by_neighbours(data,
     assert ours < 1.15 * near
 
 
-def test_auto_takes_the_smallest_rank_of_noise(rng):
+def test_auto_chooses_the_smallest_rank_for_noise(rng):
     X = rng.standard_normal((40, 8))
     X[rng.random(X.shape) < 0.2] = np.nan
     imputer = TuckerImputer().fit(X)
@@ -138,10 +138,10 @@ def test_auto_takes_the_smallest_rank_of_noise(rng):
     assert search.fit(tensor()[0]).rank_ == (1, 1, 1)
 
 
-# Holes of all kinds
+# Patterns of missing entries
 
 
-def test_a_sample_of_which_nothing_is_known_is_the_mean_sample():
+def test_sample_without_known_entries_is_the_mean():
     X, truth, _ = tensor(60, noise=0.1)
     X += 2
     X[5] = np.nan
@@ -153,7 +153,7 @@ def test_a_sample_of_which_nothing_is_known_is_the_mean_sample():
     np.testing.assert_array_equal(others.components_, imputer.components_)
 
 
-def test_a_sample_with_fewer_entries_than_directions_is_near_the_others():
+def test_sample_with_fewer_known_entries_than_directions_is_near_the_others():
     X, truth, _ = tensor(60, rank=(3, 3, 3), missing=0.2)
     imputer = TuckerImputer((3, 3, 3)).fit(X)
     new = np.full((1, 7, 6), np.nan)
@@ -163,7 +163,7 @@ def test_a_sample_with_fewer_entries_than_directions_is_near_the_others():
     assert filled[0, 0, 0] == truth[3, 0, 0]
 
 
-def test_a_feature_that_no_sample_knows_is_told_by_its_row_and_column():
+def test_unknown_feature_is_predicted_from_its_row_and_column():
     X, truth, _ = tensor(60, missing=0.3)
     X[:, 2, 3] = np.nan  # a warning would be an error
     filled = TuckerImputer((2, 2, 2)).fit_transform(X)
@@ -173,11 +173,11 @@ def test_a_feature_that_no_sample_knows_is_told_by_its_row_and_column():
 @pytest.mark.parametrize(
     ("shape", "where", "text"),
     [
-        ((9,), np.s_[:, 4], r"of features \[4\]: they are filled with zeros"),
+        ((9,), np.s_[:, 4], r"in features \[4\]: they are filled with zeros"),
         ((7, 6), np.s_[:, :, 5], r"slices of mode 1 of the samples \[5\]"),
     ],
 )
-def test_slices_that_no_sample_knows_are_zero_with_a_warning(shape, where, text):
+def test_unknown_slices_are_zero_with_a_warning(shape, where, text):
     X, _, _ = tensor(40, shape, (2,) * (1 + len(shape)), 0.2, 0.1)
     X[where] = np.nan
     with pytest.warns(lt.UnderdeterminedWarning, match=text):
@@ -186,7 +186,7 @@ def test_slices_that_no_sample_knows_are_zero_with_a_warning(shape, where, text)
     np.testing.assert_allclose(filled[where], 0, atol=1e-6)
 
 
-def test_arrays_without_holes_come_back():
+def test_complete_arrays_are_unchanged():
     X, truth, _ = tensor(missing=0.0)
     np.testing.assert_array_equal(TuckerImputer((1, 1, 1)).fit_transform(X), X)
     assert np.all(TuckerImputer((1, 1)).fit_transform(np.zeros((5, 4))) == 0)
@@ -199,7 +199,7 @@ def test_arrays_without_holes_come_back():
 # Data
 
 
-def test_axes_or_a_shape_are_the_same_and_samples_in_any_order(rng):
+def test_fit_does_not_depend_on_input_layout_or_sample_order(rng):
     X, _, _ = tensor(noise=0.2)
     one = TuckerImputer((2, 2, 2)).fit(X)
     flat = X.reshape(len(X), -1)
@@ -215,7 +215,7 @@ def test_axes_or_a_shape_are_the_same_and_samples_in_any_order(rng):
 
 
 @pytest.mark.parametrize("scale", [1e-150, 1e150])
-def test_units_do_not_matter(scale):
+def test_fit_does_not_depend_on_units(scale):
     X, _, _ = tensor(noise=0.2)
     one = TuckerImputer((2, 2, 2)).fit_transform(X)
     np.testing.assert_allclose(TuckerImputer((2, 2, 2)).fit_transform(X * scale) / scale, one)
@@ -231,7 +231,7 @@ def test_many_samples_are_filled_block_by_block(monkeypatch):
     np.testing.assert_allclose(model.transform(X), whole, rtol=1e-12)
 
 
-def test_the_noise_and_the_input():
+def test_noise_variance_and_unchanged_input():
     X, truth, _ = tensor(200, (9, 8), noise=0.3, missing=0.2)
     before = X.copy()
     imputer = TuckerImputer((2, 2, 2)).fit(X)
@@ -266,13 +266,13 @@ def test_pipeline_grid_search_clone_files_and_names(tmp_path):
 
 X0 = tensor(10)[0]
 BAD = [
-    ({}, np.full((4, 3), np.nan), "X has nothing but NaN in its 4 samples"),
+    ({}, np.full((4, 3), np.nan), "X has only NaN in its 4 samples"),
     ({}, np.where(np.isnan(X0), np.inf, X0), "infinity"),
     ({}, X0[0, 0], "Expected 2D array"),
     ({}, X0[:0], "0 sample"),
-    ({"rank": (2, 2)}, X0, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (2, 2)}, X0, "rank must have one entry per mode: got 2 entries"),
     ({"rank": (11, 2, 2)}, X0, r"rank\[0\] = 11 must be between 1 and 10"),
-    ({"rank": 2}, X0, r"rank must be a tuple of 3 integers, one a mode of \(10, 7, 6\), got 2"),
+    ({"rank": 2}, X0, r"rank must be a tuple of 3 integers, one per mode of \(10, 7, 6\), got 2"),
     ({"rank": "all"}, X0, 'rank must be "auto"'),
     ({"tensor_shape": (7, 7)}, X0.reshape(10, -1), r"tensor_shape=\(7, 7\) has 49 entries, but X"),
     ({"tol": -1.0}, X0, "tol must be a finite number, at least 0, got -1"),
@@ -282,14 +282,14 @@ BAD = [
 
 
 @pytest.mark.parametrize(("settings", "X", "text"), BAD)
-def test_bad_input_is_named(settings, X, text):
+def test_invalid_arguments_raise(settings, X, text):
     with pytest.raises((ValueError, TypeError), match=text):
         TuckerImputer(**settings).fit(X)
 
 
-def test_transform_names_the_shape_of_the_fit():
+def test_transform_error_gives_the_shape_of_the_fit():
     imputer = TuckerImputer((1, 1, 1)).fit(X0)
-    with pytest.raises(ValueError, match=r"shape \(6, 7\), but the fit saw .* \(7, 6\)"):
+    with pytest.raises(ValueError, match=r"shape \(6, 7\), but the fit has .* \(7, 6\)"):
         imputer.transform(X0.transpose(0, 2, 1))
     with pytest.raises(NotFittedError):
         TuckerImputer().transform(X0)

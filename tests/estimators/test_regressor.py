@@ -1,4 +1,4 @@
-"""TuckerRegressor: what it minimises, and that the order of the rows does not matter."""
+"""TuckerRegressor: the objective, and independence of the order of the rows."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def error(model, truth):
     return np.linalg.norm(model.coef_ - truth.ravel()) / np.linalg.norm(truth)
 
 
-# What it minimises
+# Objective
 
 
 @pytest.mark.parametrize("intercept", [True, False])
 @pytest.mark.parametrize("alpha", [0.0, 2.0])
 @pytest.mark.parametrize("weighted", [True, False])
 @pytest.mark.parametrize("n", [60, 9])  # of 12 features
-def test_a_vector_is_least_squares_or_ridge(rng, intercept, alpha, weighted, n):
+def test_vector_fit_is_least_squares_or_ridge(rng, intercept, alpha, weighted, n):
     X, Y = rng.standard_normal((n, 12)) + 2, rng.standard_normal((n, 2))
     weights = rng.integers(0, 4, n) if weighted else None
     other = (
@@ -62,7 +62,7 @@ def test_a_vector_is_least_squares_or_ridge(rng, intercept, alpha, weighted, n):
         np.testing.assert_allclose(ours.predict(X), other.predict(X)[:, want], atol=1e-10)
 
 
-def test_a_full_rank_is_least_squares(rng):
+def test_full_rank_fit_is_least_squares(rng):
     X, y, _ = problem(n=200)
     full = TuckerRegressor(SHAPE).fit(X, y)
     other = LinearRegression().fit(X.reshape(200, -1), y)
@@ -72,7 +72,7 @@ def test_a_full_rank_is_least_squares(rng):
 
 
 def ridge_by_alternation(X, y, w, shape, r, alpha, sweeps=300):
-    """Plain loop: a matrix U V^T with V orthonormal has the norm of U, so that U is a ridge."""
+    """Plain loop: a matrix U V^T with V orthonormal has the norm of U, so U is a ridge fit."""
     total = w.sum()
     X, y = X - (w @ X) / total, y - (w @ y) / total
     X, y = np.sqrt(w)[:, None] * X, np.sqrt(w) * y
@@ -92,7 +92,7 @@ def ridge_by_alternation(X, y, w, shape, r, alpha, sweeps=300):
 
 
 @pytest.mark.parametrize("alpha", [0.0, 5.0])
-def test_a_low_rank_is_the_minimum_of_the_penalised_squares(rng, alpha):
+def test_low_rank_fit_minimises_the_penalised_squares(rng, alpha):
     shape, r = (7, 6), 2
     X, y, _ = problem(120, 0.3, shape=shape, rank=(r, r))
     X, w = X.reshape(120, -1), rng.uniform(0.5, 2, 120)
@@ -102,10 +102,10 @@ def test_a_low_rank_is_the_minimum_of_the_penalised_squares(rng, alpha):
     mine = np.sum(w * left**2) + alpha * np.sum(model.coef_**2)
     np.testing.assert_allclose(mine, least, rtol=1e-6)
     np.testing.assert_allclose(model.coef_, W.ravel(), atol=2e-3)
-    np.testing.assert_allclose(w @ left, 0, atol=1e-9)  # what the intercept is for
+    np.testing.assert_allclose(w @ left, 0, atol=1e-9)  # to be fitted by the intercept
 
 
-def test_the_ridge_as_measurements_is_an_operator(rng):
+def test_penalty_is_a_valid_operator(rng):
     A = Penalty((3, 4, 2), 2.5)
     lt.check_adjoint(A)
     lt.check_restriction(A)
@@ -128,7 +128,7 @@ def test_the_ridge_as_measurements_is_an_operator(rng):
     "solver",
     ["tiht", pytest.param("stotiht", marks=pytest.mark.slow), "rcg", lt.RGN(products=True)],
 )
-def test_any_solver_finds_it_with_a_ridge_and_without(solver):
+def test_every_solver_finds_the_fit_with_and_without_ridge(solver):
     X, y, truth = problem(400, 0.01)
     for alpha in (0.0, 1e-3):
         model = TuckerRegressor(RANK, solver=solver, alpha=alpha, max_epochs=100).fit(X, y)
@@ -138,7 +138,7 @@ def test_any_solver_finds_it_with_a_ridge_and_without(solver):
 # Data
 
 
-def test_axes_or_a_shape_are_the_same():
+def test_fit_does_not_depend_on_input_layout():
     X, y, truth = problem()
     one = TuckerRegressor(RANK).fit(X, y)
     two = TuckerRegressor(RANK, tensor_shape=SHAPE).fit(X.reshape(len(X), -1), y)
@@ -157,7 +157,7 @@ def test_axes_or_a_shape_are_the_same():
 
 
 @pytest.mark.parametrize("rank", [RANK, "auto"])
-def test_the_order_of_rows_does_not_matter_to_the_bit(rng, rank):
+def test_order_of_rows_changes_no_bit(rng, rank):
     X, y, _ = problem(40, 0.1, shape=(3, 3), rank=(2, 2))
     rank = rank if rank == "auto" else (2, 2)
     first = TuckerRegressor(rank).fit(X, y)
@@ -170,7 +170,7 @@ def test_the_order_of_rows_does_not_matter_to_the_bit(rng, rank):
 
 
 @pytest.mark.parametrize("rank", [RANK, "auto"])
-def test_whole_weights_are_repeated_rows_to_the_bit(rng, rank):
+def test_integer_weights_equal_repeated_rows_exactly(rng, rank):
     X, y, _ = problem(40, 0.1, shape=(3, 3), rank=(2, 2))
     rank = rank if rank == "auto" else (2, 2)
     weights = rng.integers(0, 4, 40)
@@ -187,7 +187,7 @@ def test_whole_weights_are_repeated_rows_to_the_bit(rng, rank):
     assert not np.array_equal(TuckerRegressor(rank).fit(X, y).coef_, repeated.coef_)
 
 
-def test_equal_rows_of_different_y_count_as_least_squares_has_it(rng):
+def test_equal_rows_with_different_y_give_the_least_squares_fit(rng):
     X, y, _ = problem(60, 0.3)
     X, y = np.concatenate([X, X[:20]]), np.concatenate([y, y[:20] + rng.standard_normal(20)])
     model = TuckerRegressor(tensor_shape=(120,), alpha=0.5).fit(X.reshape(80, -1), y)
@@ -195,7 +195,7 @@ def test_equal_rows_of_different_y_count_as_least_squares_has_it(rng):
     np.testing.assert_allclose(model.coef_, other.coef_, atol=1e-10)
 
 
-def test_minus_zero_is_zero():
+def test_negative_zero_is_zero():
     X, y, _ = problem(100)
     X[:, 0, 0, 0] = 0.0
     first = TuckerRegressor(RANK).fit(X, y)
@@ -203,7 +203,7 @@ def test_minus_zero_is_zero():
     np.testing.assert_array_equal(TuckerRegressor(RANK).fit(X, y).coef_, first.coef_)
 
 
-def test_scales_of_weights_do_not_matter_without_a_ridge(rng):
+def test_scale_of_weights_does_not_matter_without_a_ridge(rng):
     X, y, _ = problem(150, 0.3)
     w = rng.uniform(0.1, 3, 150)
     one, two = (TuckerRegressor(RANK).fit(X, y, scale * w) for scale in (1, 64))
@@ -231,7 +231,7 @@ def test_several_targets_are_fitted_one_by_one():
     assert column.predict(X).shape == (50, 1)
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_not_modified():
     X, y, _ = problem(100)
     w = np.full(100, 2.0)
     copies = [a.copy() for a in (X, y, w)]
@@ -242,7 +242,7 @@ def test_inputs_are_left_as_they_were():
         np.testing.assert_array_equal(a, b)
 
 
-def test_a_constant_y_has_no_coefficient():
+def test_constant_y_has_a_zero_coefficient():
     X, _, _ = problem(50)
     for rank in (RANK, "auto"):
         model = TuckerRegressor(rank).fit(X, np.full(50, 7.0))
@@ -250,7 +250,7 @@ def test_a_constant_y_has_no_coefficient():
         assert model.intercept_ == 7
 
 
-def test_one_row_is_an_intercept():
+def test_single_row_gives_an_intercept():
     X, y, _ = problem(1)
     model = TuckerRegressor((1, 1, 1), alpha=1.0).fit(X, y)
     np.testing.assert_allclose(model.predict(X), y)
@@ -260,7 +260,7 @@ def test_one_row_is_an_intercept():
 # Rank, ridge and warnings
 
 
-def test_auto_finds_the_rank_where_there_are_rows_enough():
+def test_auto_finds_the_rank_with_enough_rows():
     X, y, _ = problem(100, 0.1, shape=(4, 4, 3), rank=(2, 1, 2))
     model = TuckerRegressor().fit(X, y)
     assert model.rank_ == (2, 1, 2)
@@ -269,21 +269,23 @@ def test_auto_finds_the_rank_where_there_are_rows_enough():
     assert smaller.rank_ == (1, 1, 1)
 
 
-def test_auto_tries_no_rank_that_has_too_few_rows():
-    X, y, _ = problem(36, 0.02, shape=(4, 4, 3))  # some 29 in a fit; rank (3, 3, 3) has 33 unknowns
+def test_auto_tries_no_rank_with_too_few_rows():
+    X, y, _ = problem(
+        36, 0.02, shape=(4, 4, 3)
+    )  # about 29 in a fit; rank (3, 3, 3) has 33 unknowns
     (note, *_) = TuckerRegressor().fit(X, y).result_.notes
     assert "(2, 2, 2)" in note
     assert "(3, 3, 3)" not in note
 
 
-def test_auto_takes_a_small_rank_where_noise_hides_the_others():
+def test_auto_chooses_a_small_rank_where_noise_hides_the_others():
     X, y, truth = problem(40, 1.0, seed=1, shape=(5, 4, 3))
     auto, given = TuckerRegressor().fit(X, y), TuckerRegressor(RANK).fit(X, y)
     assert auto.rank_ == (1, 1, 1)
     assert error(auto, truth) < error(given, truth)
 
 
-def test_fewer_rows_than_unknowns_warn_without_a_ridge_only():
+def test_fewer_rows_than_unknowns_warn_only_without_a_ridge():
     X, y, _ = problem(15, 0.05, shape=(4, 4, 3))  # 18 unknowns
     with pytest.warns(lt.UnderdeterminedWarning, match="15 measurements cannot determine"):
         plain = TuckerRegressor(RANK).fit(X, y)
@@ -294,7 +296,7 @@ def test_fewer_rows_than_unknowns_warn_without_a_ridge_only():
     assert np.all(np.isfinite(auto.coef_))
 
 
-def test_noise_is_no_failure():
+def test_noise_is_not_a_failure():
     X, y, _ = problem(200, 0.1)
     model = TuckerRegressor(RANK).fit(X, y)
     assert model.result_.status is Status.NOISE_FLOOR
@@ -326,7 +328,7 @@ def test_batches_are_as_good_as_all_rows(rank, intercept):
     np.testing.assert_allclose(parts.intercept_, whole.intercept_, atol=1e-3)
 
 
-def test_rows_are_in_the_same_fold_in_whatever_batches_they_come():
+def test_folds_do_not_depend_on_batches():
     X, y, _ = problem(80)
     X, Y, ones = X.reshape(80, -1), y[:, None], np.ones(80)
 
@@ -338,7 +340,7 @@ def test_rows_are_in_the_same_fold_in_whatever_batches_they_come():
     assert [a | b for a, b in halves] == folds(slice(0, 80))
 
 
-def test_batches_keep_no_more_than_a_triangle():
+def test_batches_keep_at_most_a_triangular_factor():
     X, y, _ = problem(1200, 0.3)
     model, widths = TuckerRegressor(RANK), []
     for some in batches(X, y, 100):
@@ -360,7 +362,7 @@ def test_weights_in_batches(rng):
     np.testing.assert_allclose(parts.coef_, whole.coef_, atol=1e-4)
 
 
-def test_steps_approach_the_fit_on_all_rows_where_rows_are_not_kept(monkeypatch):
+def test_updates_approach_the_fit_on_all_rows_if_rows_are_not_kept(monkeypatch):
     monkeypatch.setattr(regressor, "EXACT", 10)
     X, y, truth = problem(1600, 0.5, offset=20.0)
     whole = TuckerRegressor(RANK).fit(X, y)
@@ -377,12 +379,12 @@ def test_steps_approach_the_fit_on_all_rows_where_rows_are_not_kept(monkeypatch)
     assert errors[-1] < 0.3 * errors[0]
     assert errors[-1] < 1.2 * error(whole, truth)
     np.testing.assert_allclose(parts.intercept_, whole.intercept_, atol=0.1)
-    # a last step along the last batch alone would be no better than the first
+    # fitting only the last batch would be no better than the first
     last = TuckerRegressor(RANK).fit(X[-100:], y[-100:])
     assert errors[-1] < 0.5 * error(last, truth)
 
 
-def test_batches_go_on_from_a_fit():
+def test_batches_update_a_fit():
     X, y, truth = problem(600, 0.5)
     model = TuckerRegressor(RANK).fit(X[:300], y[:300])
     before = error(model, truth)
@@ -392,18 +394,18 @@ def test_batches_go_on_from_a_fit():
     assert error(model, truth) < 1.1 * error(whole, truth)
 
 
-def test_batches_must_be_alike():
+def test_batches_must_have_the_same_shape():
     X, y, _ = problem(60)
     model = TuckerRegressor((1, 1, 1)).partial_fit(X, y)
-    with pytest.raises(ValueError, match="y has 2 targets in 2 axes, but the first call saw 1 in"):
+    with pytest.raises(ValueError, match="y has 2 targets in 2 axes, but the first call had 1 in"):
         model.partial_fit(X, np.stack([y, y], 1))
-    with pytest.raises(ValueError, match=r"samples of shape \(4, 5, 6\), but the fit saw"):
+    with pytest.raises(ValueError, match=r"samples of shape \(4, 5, 6\), but the fit has"):
         model.partial_fit(X.reshape(60, 4, 5, 6), y)
     with pytest.raises(ValueError, match="expecting 120 features"):
         model.partial_fit(X.reshape(60, -1)[:, :60], y)
 
 
-# With others
+# Integration with scikit-learn
 
 
 def test_grid_search_pipeline_and_clone():
@@ -419,7 +421,7 @@ def test_grid_search_pipeline_and_clone():
     assert "TuckerRegressor" in model._repr_html_()
 
 
-def test_processes_and_files(tmp_path):
+def test_processes_and_pickles(tmp_path):
     X, y, _ = problem(120, 0.2)
     model = TuckerRegressor(RANK)
     search = GridSearchCV(model, {"alpha": [0.0, 1.0]}, cv=2, n_jobs=2).fit(X, y)
@@ -477,10 +479,10 @@ BAD = [
     ({"tensor_shape": (6, 5, 5)}, X0, Y0, None, r"X has samples of shape \(6, 5, 4\), not tensor_"),
     ({"tensor_shape": (6, -5, 4)}, FLAT, Y0, None, r"tensor_shape=\(6, -5, 4\): "),
     ({"tensor_shape": "6x5"}, FLAT, Y0, None, "tensor_shape='6x5': "),
-    ({"rank": (2, 2)}, X0, Y0, None, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": (2, 2)}, X0, Y0, None, "rank must have one entry per mode: got 2 entries"),
     ({"rank": (2, 2, 9)}, X0, Y0, None, r"rank\[2\] = 9 must be between 1 and 4"),
     ({"rank": (2, 2, 0)}, X0, Y0, None, r"rank\[2\] = 0 must be between 1 and 4"),
-    ({"rank": 2}, X0, Y0, None, r"rank must be a tuple of 3 integers, one a mode of \(6, 5, 4\)"),
+    ({"rank": 2}, X0, Y0, None, r"rank must be a tuple of 3 integers, one per mode of \(6, 5, 4\)"),
     ({"rank": None}, X0, Y0, None, r"rank must be a tuple of 3 integers.*Try rank=\(1, 1, 1\)"),
     ({"rank": "best"}, X0, Y0, None, r'rank must be "auto", a tuple of 3 integers.*got \'best\''),
     ({"rank": lt.RankSearch(max=(1, 1))}, X0, Y0, None, r"RankSearch\(max=\(1, 1\)\)"),
@@ -521,23 +523,23 @@ BAD = [
         X0,
         Y0,
         np.zeros(20),
-        "sample_weight must not be negative, and not zero for all|at least one non-zero",
+        "sample_weight must be non-negative, and positive for some|at least one non-zero",
     ),
-    ({}, X0, Y0, np.linspace(-1, 1, 20), "sample_weight must not be negative.*from -1 to 1"),
+    ({}, X0, Y0, np.linspace(-1, 1, 20), "sample_weight must be non-negative.*from -1 to 1"),
     ({}, X0, Y0, np.ones(19), r"sample_weight\.shape == \(19,\)"),
 ]
 
 
 @pytest.mark.parametrize(("settings", "X", "y", "weights", "text"), BAD)
 @pytest.mark.parametrize("method", ["fit", "partial_fit"])
-def test_bad_input_is_named(settings, X, y, weights, text, method):
+def test_invalid_arguments_raise(settings, X, y, weights, text, method):
     with pytest.raises((ValueError, TypeError), match=text):
         getattr(TuckerRegressor(**settings), method)(X, y, weights)
 
 
-def test_prediction_names_the_shape_of_the_fit():
+def test_predict_error_gives_the_shape_of_the_fit():
     model = TuckerRegressor((1, 1, 1), alpha=1.0).fit(X0, Y0)
-    with pytest.raises(ValueError, match=r"shape \(5, 6, 4\), but the fit saw .* \(6, 5, 4\)"):
+    with pytest.raises(ValueError, match=r"shape \(5, 6, 4\), but the fit has .* \(6, 5, 4\)"):
         model.predict(X0.transpose(0, 2, 1, 3))
     with pytest.raises(ValueError, match="expecting 120 features"):
         model.predict(FLAT[:, :100])

@@ -1,4 +1,4 @@
-"""What must not pass silently: Ctrl-C, masked arrays, settings that change in between."""
+"""Ctrl-C, masked arrays and changed settings must raise."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker import _linalg
+from lowtucker._array import linalg
 from lowtucker.estimators import TuckerImputer, TuckerRegressor
 
 RNG = np.random.default_rng(0)
@@ -20,19 +20,19 @@ Y = Y + 0.3 * RNG.standard_normal(60)
 
 @pytest.fixture
 def ctrl_c():
-    """Ctrl-C as in a terminal; a script that runs the tests in the background ignores it."""
+    """Default Ctrl-C handler, which background scripts may have disabled."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
 @pytest.mark.parametrize("estimator", [TuckerRegressor(), TuckerImputer()], ids=["fit", "fill"])
 @pytest.mark.parametrize("call", [1, 20, 100])
 def test_ctrl_c_ends_a_fit(monkeypatch, ctrl_c, estimator, call):
-    """A rank by half the folds would look like a result."""
+    """A rank from half of the folds must not be returned."""
     holes = np.where(np.random.default_rng(1).random(X.shape) < 0.3, np.nan, X)
-    calls, decomposed = [], _linalg._done
+    calls, decomposed = [], linalg._done
 
     def pressed(*arguments):
         calls.append(1)
@@ -40,7 +40,7 @@ def test_ctrl_c_ends_a_fit(monkeypatch, ctrl_c, estimator, call):
             signal.raise_signal(signal.SIGINT)
         return decomposed(*arguments)
 
-    monkeypatch.setattr(_linalg, "_done", pressed)
+    monkeypatch.setattr(linalg, "_done", pressed)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(holes if isinstance(estimator, TuckerImputer) else X, Y)
     assert len(calls) == call
@@ -49,7 +49,7 @@ def test_ctrl_c_ends_a_fit(monkeypatch, ctrl_c, estimator, call):
 @pytest.mark.parametrize(
     "estimator", [TuckerRegressor((1, 1, 1)), TuckerImputer((1, 1, 1, 1))], ids=["fit", "fill"]
 )
-def test_masked_entries_are_not_taken_for_data(estimator):
+def test_masked_entries_are_not_used_as_data(estimator):
     masked = np.ma.masked_array(np.where(X > 2, 999.0, X), X > 2)
     with pytest.raises(TypeError, match=r"masked array.*X\.filled\(numpy\.nan\)"):
         estimator.fit(masked, Y)
@@ -57,7 +57,7 @@ def test_masked_entries_are_not_taken_for_data(estimator):
 
 
 @pytest.mark.parametrize(("first", "then"), [((1, 1, 1), "auto"), ("auto", (1, 1, 1))])
-def test_a_rank_that_changes_between_batches_is_refused(first, then):
+def test_rank_that_changes_between_batches_is_rejected(first, then):
     model = TuckerRegressor(first).partial_fit(X[:25], Y[:25])
     with pytest.raises(ValueError, match="was changed since the first call of partial_fit"):
         model.set_params(rank=then).partial_fit(X[40:], Y[40:])

@@ -38,7 +38,7 @@ def test_good_measurements(folder):
 def test_bad_measurements_exit_with_3(folder):
     done = run(folder / "few.npy", "--shape", "5,5,6", "--rank", "1,2,2", "--starts", 1)
     assert done.exit_code == 3
-    assert "These measurements will not do: 15 equations for 22" in done.stdout
+    assert "These measurements are not sufficient: 15 equations for 22" in done.stdout
 
 
 def test_shape_is_read_from_the_file_and_block_size_from_the_option(folder):
@@ -62,7 +62,7 @@ def test_matlab_files_need_an_order(folder):
     [
         (["A.npy", "--rank", "1,2,2"], "shape is needed to read the rows"),
         (["A.npy", "--shape", "5,5,7", "--rank", "1,2,2"], "tensors of shape (5, 5, 7) have 175"),
-        (["A.npy", "--shape", "5,5,6", "--rank", "1,2"], "rank must have one entry a mode"),
+        (["A.npy", "--shape", "5,5,6", "--rank", "1,2"], "rank must have one entry per mode"),
         (["A.npy", "--shape", "5,5,6", "--rank", "9,2,2"], "rank[0] = 9"),
         (["A.npy", "--shape", "5,5,6"], "Missing option '--rank'"),
         (["A.npy", "--shape", "5,5,6", "--rank", "1,2,2", "--block-size", "101"], "blocks must be"),

@@ -114,7 +114,7 @@ def test_matlab_file(folder):
 BAD = [
     (["recover", "none.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "none.npy does not exist"),
     (["recover", "A.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "shape is needed"),
-    ([*CALL[:-1], "2,2", "-o", "x.npz"], "rank must have one entry a mode"),
+    ([*CALL[:-1], "2,2", "-o", "x.npz"], "rank must have one entry per mode"),
     ([*CALL[:-1], "2,2,a", "-o", "x.npz"], "is not a list of integers such as 30,30,10"),
     ([*CALL, "-o", "x.txt"], "output must be one of .npz, .npy, .mat"),
     ([*CALL, "-o", "none/x.npz"], "none is not a folder"),

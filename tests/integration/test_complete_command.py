@@ -193,7 +193,7 @@ BAD = [
     ([*ARRAY, "--shape", "9,8,6", "-o", "x.npz"], "the shape (9, 8, 7), not shape=(9, 8, 6)"),
     ([*TABLE[:-2], "-o", "x.npz"], "Missing option '--rank'"),
     (TABLE, "Missing option '-o'"),
-    ([*TABLE[:-1], "2,2", "-o", "x.npz"], "rank must have one entry a mode"),
+    ([*TABLE[:-1], "2,2", "-o", "x.npz"], "rank must have one entry per mode"),
     ([*TABLE[:-1], "2,2,8", "-o", "x.npz"], "rank[2] = 8 must be between 1 and 7"),
     ([*TABLE, "--max-rank", "3,3,3", "-o", "x.npz"], "--max-rank belongs to --rank auto"),
     ([*TABLE, "--held-out", "1", "-o", "x.npz"], "1.0 is not in the range 0<=x<1"),

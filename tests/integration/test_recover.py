@@ -622,8 +622,8 @@ def test_advice_names_the_likely_cause(data):
 BAD = [
     ({"y": np.ones(5)}, ValueError, "y must have one entry for each of the 160 measurements"),
     ({"y": np.full(M_ROWS, np.nan)}, ValueError, "y has NaN or infinite entries, the first at 0"),
-    ({"rank": 2}, TypeError, r"rank must have one entry a mode.*Try rank=\(2, 2, 2\)"),
-    ({"rank": (2, 2)}, ValueError, "rank must have one entry a mode: got 2 entries"),
+    ({"rank": 2}, TypeError, r"rank must have one entry per mode.*Try rank=\(2, 2, 2\)"),
+    ({"rank": (2, 2)}, ValueError, "rank must have one entry per mode: got 2 entries"),
     ({"rank": (2, 8, 2)}, ValueError, r"rank\[1\] = 8 must be between 1 and 7"),
     ({"rank": (0, 2, 2)}, ValueError, r"rank\[0\] = 0 must be between 1 and 6"),
     ({"rank": (2.0, 2, 2)}, TypeError, "rank must be a tuple of integers"),

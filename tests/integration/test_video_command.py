@@ -90,7 +90,7 @@ def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
     ("arguments", "message"),
     [
         (["clip.npy", "--rank", "30,6,3"], "rank[0] = 30 must be between 1 and 20"),
-        (["clip.npy", "--rank", "6,6"], "rank must have one entry a mode: got 2 entries"),
+        (["clip.npy", "--rank", "6,6"], "rank must have one entry per mode: got 2 entries"),
         (["clip.npy", "--rank", "6,6,3", "--rows", "10:40"], "rows 10:40 are outside the clip"),
         (
             ["clip.npy", "--rank", "6,6,3", "--frames", "5:2"],

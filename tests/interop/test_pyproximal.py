@@ -139,7 +139,7 @@ def test_bad_arguments_are_refused(name):
 def test_a_shape_that_the_rank_does_not_fit_is_refused():
     with pytest.raises(ValueError, match=r"rank.*5"):
         lt.HOSVD((4, 4, 5)).to_pyproximal(SHAPE)
-    with pytest.raises(TypeError, match=r"shape must have one entry a mode, got the number 120"):
+    with pytest.raises(TypeError, match=r"shape must have one entry per mode, got the number 120"):
         lt.HOSVD(RANK).to_pyproximal(N)
 
 

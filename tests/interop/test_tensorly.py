@@ -1,4 +1,4 @@
-"""Tucker tensors of TensorLy, and ours: the same core and factors, there and back."""
+"""Conversion from and to Tucker tensors of TensorLy."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def tensor(dtype=float, shape=SHAPE, rank=RANK):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-def test_there_and_back_gives_the_same_bits(dtype):
+def test_round_trip_keeps_every_bit(dtype):
     X = tensor(dtype)
     back = lt.TuckerTensor.from_tensorly(X.to_tensorly())
     assert back.core is X.core
@@ -32,7 +32,7 @@ def test_there_and_back_gives_the_same_bits(dtype):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
-def test_tensorly_reads_ours(dtype):
+def test_tensorly_reads_the_converted_tensor(dtype):
     X = tensor(dtype)
     theirs = X.to_tensorly()
     assert isinstance(theirs, tensorly.tucker_tensor.TuckerTensor)
@@ -41,24 +41,24 @@ def test_tensorly_reads_ours(dtype):
     assert theirs.to_tensor().dtype == X.dtype
 
 
-def test_theirs_is_one_that_can_be_changed_as_theirs_can():
+def test_converted_tensor_is_mutable():
     theirs = tensor().to_tensorly()
     theirs.factors[0] = 2 * theirs.factors[0]
     np.testing.assert_allclose(theirs.to_tensor(), 2 * tensor().full())
 
 
-def test_a_decomposition_of_tensorly_is_read():
+def test_tensorly_decomposition_is_read():
     Z = np.random.default_rng(0).standard_normal(SHAPE)
     theirs = tucker(Z, rank=RANK)
     X = lt.TuckerTensor.from_tensorly(theirs)
     np.testing.assert_allclose(X.full(), theirs.to_tensor(), atol=1e-13)
     assert X.factors[0] is theirs.factors[0]
-    # what is ours now can be computed with
+    # the converted tensor can be used
     np.testing.assert_allclose((X + X).full(), 2 * theirs.to_tensor(), atol=1e-13)
 
 
 @pytest.mark.parametrize("rank", [RANK, (2, 7, 4)])
-def test_factors_that_are_not_orthonormal_are_made_so(rank):
+def test_non_orthonormal_factors_are_orthonormalised(rank):
     rng = np.random.default_rng(1)
     factors = [rng.standard_normal((n, r)) for n, r in zip(SHAPE, rank, strict=True)]
     theirs = tensorly.tucker_tensor.TuckerTensor((rng.standard_normal(rank), factors))
@@ -69,14 +69,14 @@ def test_factors_that_are_not_orthonormal_are_made_so(rank):
     np.testing.assert_allclose(X.full(), theirs.to_tensor(), atol=1e-12)
 
 
-def test_one_factor_that_is_not_orthonormal_is_enough():
+def test_one_non_orthonormal_factor_suffices_to_orthonormalise():
     X = tensor()
     X = lt.TuckerTensor.from_tensorly((X.core, [*X.factors[:2], 3 * X.factors[2]]))
     np.testing.assert_allclose(X.full(), 3 * tensor().full())
     np.testing.assert_allclose(X.norm(), 3 * tensor().norm())
 
 
-def test_a_result_goes_to_tensorly():
+def test_result_can_be_converted_to_tensorly():
     A = lt.gaussian(SHAPE, m=120, seed=1)
     X = lt.recover(A, A.forward(tensor()), rank=RANK).X
     np.testing.assert_allclose(X.to_tensorly().to_tensor(), tensor().full(), atol=1e-4)
@@ -123,7 +123,7 @@ def test_tensorly_is_not_imported_to_read_from_it():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_without_tensorly_it_says_how_to_install_it(monkeypatch):
+def test_without_tensorly_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "tensorly", None)
     with pytest.raises(ImportError, match=r"needs TensorLy.*pip install"):
         tensor().to_tensorly()
@@ -133,10 +133,10 @@ def stack():
     return lt.random_tucker(SHAPE, RANK, seed=0, trials=3)
 
 
-def test_what_tensorly_has_not_is_refused():
-    with pytest.raises(ValueError, match=r"two modes or more, got a stack of \(3,\).*trial\(k\)"):
+def test_tensors_that_tensorly_does_not_support_are_rejected():
+    with pytest.raises(ValueError, match=r"two or more modes, got a batch of \(3,\).*trial\(k\)"):
         stack().to_tensorly()
-    with pytest.raises(ValueError, match=r"two modes or more, got one mode.*X\.full\(\)"):
+    with pytest.raises(ValueError, match=r"two or more modes, got one mode.*X\.full\(\)"):
         tensor(shape=(5,), rank=(1,)).to_tensorly()
 
 
@@ -161,7 +161,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_is_no_tucker_tensor_is_refused(name):
+def test_invalid_tucker_tensors_are_rejected(name):
     make, error, message = BAD[name]
     with pytest.raises(error, match=message):
         lt.TuckerTensor.from_tensorly(make())

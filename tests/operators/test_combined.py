@@ -664,7 +664,7 @@ def test_a_blurred_tensor_is_recovered_from_blocks():
         ((GAUSSIAN, pylops.Identity(24)), None, ValueError, "shape is needed"),
         ((GAUSSIAN, matrix(24)), (5, 5), ValueError, r"maps\[1\] \(ndarray\) takes 24.*have 25"),
         ((matrix(2, 3), GAUSSIAN), (4, 3, 2), ValueError, r"not the shape of A's tensors"),
-        ((GAUSSIAN, matrix(24)), 24, TypeError, "shape must have one entry a mode"),
+        ((GAUSSIAN, matrix(24)), 24, TypeError, "shape must have one entry per mode"),
         ((GAUSSIAN, np.sin), SHAPE, TypeError, r"maps\[1\] .* got a function.*FunctionOperator"),
         (
             (vector(3), GAUSSIAN),

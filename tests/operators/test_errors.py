@@ -250,7 +250,7 @@ bad_operators = {
     "function-shape": (
         lambda: lt.FunctionOperator(len, len, 12, M),
         TypeError,
-        "shape must have one entry a mode, got the number 12",
+        "shape must have one entry per mode, got the number 12",
     ),
     "function-dtype": (
         lambda: lt.FunctionOperator(len, len, SHAPE, M, dtype="foo"),

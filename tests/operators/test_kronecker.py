@@ -340,7 +340,7 @@ ONES = np.ones((2, 3))
         (([ONES, ONES], (2, 2, 3)), ValueError, r"matrices\[0\] has 3.*from 0 on give 2, 4, 12"),
         (([ONES, ONES], (3,)), ValueError, r"matrices\[1\] has 3 columns.*no modes are left"),
         (([ONES], (3, 4)), ValueError, r"first 1 modes of shape \(3, 4\) only.*eye"),
-        (([ONES], 3), TypeError, r"shape must have one entry a mode"),
+        (([ONES], 3), TypeError, r"shape must have one entry per mode"),
         (([ONES, ONES], None, np.ones((4, 5))), ValueError, r"final must have 4 columns.*\(4, 5\)"),
         (([ONES], None, np.ones(2)), ValueError, "final must be a matrix"),
         (([ONES], None, [[1.0, np.inf]]), ValueError, "final has NaN or infinite"),

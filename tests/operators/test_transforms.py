@@ -289,7 +289,7 @@ def test_recovery_of_a_smooth_tensor_needs_signs():
         ({"kind": None}, ValueError, "kind must be .* got None"),
         ({"signs": 1}, TypeError, "signs must be True or False, got 1"),
         ({"seed": -1}, ValueError, "seed must not be negative"),
-        ({"shape": 24}, TypeError, "shape must have one entry a mode"),
+        ({"shape": 24}, TypeError, "shape must have one entry per mode"),
         (
             {"shape": (3, 4, 6), "kind": "hadamard"},
             ValueError,

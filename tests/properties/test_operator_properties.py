@@ -86,7 +86,7 @@ def test_restriction_measures_those_rows(pair, seed):
         block.forward(X), expected, rtol=0, atol=tolerance(A) * max(1, scale)
     )
     np.testing.assert_allclose(block.row_norms(), A.row_norms()[rows], rtol=tolerance(A))
-    # its adjoint is the adjoint of the whole on a vector that is zero elsewhere
+    # its adjoint equals the full adjoint of a vector padded with zeros
     v = make(seed + 1, block.m, A.dtype)
     spread = np.zeros(A.m, dtype=A.dtype)
     np.add.at(spread, np.arange(A.m)[rows], v)
@@ -115,7 +115,7 @@ def test_column_major_rows_measure_the_transposed_tensor(seed, shape, m, dtype):
 
 @given(operators, seeds, st.booleans())
 @settings(fixed)
-def test_misfit_is_the_residual_and_the_adjoint_of_it(A, seed, weighted):
+def test_misfit_is_the_residual_and_its_adjoint(A, seed, weighted):
     X, y = make(seed, A.shape, A.dtype), make(seed + 1, A.m, A.dtype)
     w = np.abs(make(seed + 2, A.m)).astype(np.finfo(A.dtype).dtype) if weighted else None
     residual, ascent = A.misfit(X, y, w)
@@ -135,8 +135,8 @@ def test_operator_norm_is_the_largest_singular_value(seed, shape, m, dtype):
     assert abs(lt.operator_norm(A) - expected) <= tolerance(A) * expected
 
 
-def test_check_adjoint_and_check_restriction_pass_every_right_operator():
-    """Also where A*(v) nearly cancels: rounding is relative to the operator, not to that."""
+def test_checks_pass_for_every_correct_operator():
+    """Also if A*(v) nearly cancels: rounding is relative to the norm of the operator."""
     for seed in range(300):
         A = lt.gaussian((1,), 5, seed)
         assert lt.check_adjoint(A) <= tolerance(A)
@@ -164,7 +164,7 @@ def make_problem(m, seed=0):
 
 
 def all_blocks(sampler):
-    """Every block of a partition with its weight, by drawing until each has been seen."""
+    """Every block of a partition with its weight, drawn until each has occurred."""
     seen = {}
     for t in range(20_000):
         draw = sampler.draw(t, seed=3)
@@ -210,13 +210,13 @@ def test_partition_by_norms_is_unbiased_for_its_own_probabilities(case, seed):
     squares = problem.A.row_norms() ** 2
     p = np.array([squares[i : i + b].sum() for i in range(0, m, b)])
     sampler = lt.Partition(b, p="norms").bind(problem)
-    if p.min() > 2e-3 * p.sum():  # a block that is hardly ever drawn would take too long to see
+    if p.min() > 2e-3 * p.sum():  # a block with a tiny probability would take too long to be drawn
         assert_each_row_counts_once(m, p / p.sum(), all_blocks(sampler))
 
 
 @given(m_b_p(), seeds)
 @settings(fixed)
-def test_shuffled_takes_every_row_once_an_epoch_and_is_unbiased(case, seed):
+def test_shuffled_draws_every_row_once_per_epoch_and_is_unbiased(case, seed):
     m, b, _ = case
     sampler = lt.Shuffled(b).bind(make_problem(m))
     for epoch in range(2):
@@ -231,7 +231,7 @@ def test_shuffled_takes_every_row_once_an_epoch_and_is_unbiased(case, seed):
 @given(m_b_p(), seeds, st.integers(0, 100))
 @settings(fixed)
 def test_random_rows_are_b_different_rows_of_weight_one(case, seed, t):
-    """By symmetry each row has chance b/m, so that b/m * 1/b * weight = 1/m."""
+    """By symmetry each row has probability b/m, so b/m * 1/b * weight = 1/m."""
     m, b, _ = case
     draw = lt.RandomRows(b).bind(make_problem(m)).draw(t, seed)
     rows = np.arange(m)[draw.rows]

@@ -1,4 +1,4 @@
-"""Properties of the tensor algebra, for any order, rank, leading axes and dtype."""
+"""Properties of the tensor algebra, for any order, rank, batch shape and dtype."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def make_tucker(seed, shape, rank, dtype=np.float64, batch=()):
         for k, (n, r) in enumerate(zip(shape, rank, strict=True))
     ]
     X = lt.TuckerTensor.from_factors(core, factors)
-    # of norm one, so that one tolerance serves all
+    # of norm one, so that one tolerance applies to all
     norms = np.linalg.norm(np.reshape(X.core, (*batch, -1)), axis=-1)
     core = X.core / np.reshape(norms, (*batch, *(1,) * len(rank))).astype(X.core.real.dtype)
     return lt.TuckerTensor(core, X.factors)
@@ -177,7 +177,7 @@ def test_entries_are_the_elements_of_the_full_tensor(pair, batch, dtype, seed, d
 
 @given(shapes_and_ranks(), dtypes, seeds)
 @settings(fixed)
-def test_compress_keeps_the_tensor_and_drops_what_a_sum_added(pair, dtype, seed):
+def test_compress_keeps_the_tensor_and_drops_redundant_directions(pair, dtype, seed):
     X = make_tucker(seed, *pair, dtype)
     twice = X + X
     got = twice.compress(X.rank)
@@ -201,7 +201,7 @@ def test_truncations_are_the_identity_on_tensors_of_that_rank(pair, dtype, seed)
 
 @given(shapes, dtypes, seeds, st.data())
 @settings(fixed)
-def test_hosvd_error_falls_as_the_rank_grows(shape, dtype, seed, data):
+def test_hosvd_error_decreases_with_the_rank(shape, dtype, seed, data):
     larger = tuple(data.draw(st.integers(1, n)) for n in shape)
     smaller = tuple(data.draw(st.integers(1, r)) for r in larger)
     X = make(seed, shape, dtype)
@@ -233,7 +233,7 @@ def test_truncation_error_is_within_the_discarded_energies(shape, dtype, seed, d
     shapes, st.lists(st.integers(1, 3), min_size=1, max_size=2).map(tuple), dtypes, seeds, st.data()
 )
 @settings(fixed)
-def test_hosvd_of_a_stack_is_the_hosvd_of_each_item(shape, batch, dtype, seed, data):
+def test_hosvd_of_a_batch_is_the_hosvd_of_each_item(shape, batch, dtype, seed, data):
     rank = lt.attainable_rank(tuple(data.draw(st.integers(1, n)) for n in shape))
     X = make(seed, batch + shape, dtype)
     for truncate in (lt.hosvd, lt.sthosvd):
@@ -241,32 +241,32 @@ def test_hosvd_of_a_stack_is_the_hosvd_of_each_item(shape, batch, dtype, seed, d
         assert (stacked.batch_shape, stacked.shape, stacked.rank) == (batch, shape, rank)
         for k in np.ndindex(batch):
             alone = truncate(X[k], rank)
-            # the bases may differ where singular values nearly coincide; the errors may not
+            # bases may differ if singular values nearly coincide; errors may not
             gaps = [np.linalg.norm(Z - X[k]) for Z in (stacked.full()[k], alone.full())]
             assert abs(gaps[0] - gaps[1]) <= 100 * tolerance(dtype) * np.linalg.norm(X[k])
 
 
 @given(shapes_and_ranks(attainable=False), seeds)
 @settings(fixed)
-def test_attainable_rank_is_attained_and_the_largest_below(pair, seed):
+def test_attainable_rank_is_attained_and_the_largest_possible(pair, seed):
     shape, rank = pair
     attained = lt.attainable_rank(rank)
     assert all(1 <= a <= r for a, r in zip(attained, rank, strict=True))
     assert lt.attainable_rank(attained) == attained
     X = make_tucker(seed, shape, attained)
     assert lt.multilinear_rank(X.full(), tol=1e-10) == attained
-    # no entry can be raised towards the rank that was asked for
+    # no entry can be increased towards the requested rank
     for k, (a, r) in enumerate(zip(attained, rank, strict=True)):
         if a < r:
             raised = (*attained[:k], a + 1, *attained[k + 1 :])
             assert lt.attainable_rank(raised) != raised
-    # and a random tensor with a core of the size that was asked for has just that rank
+    # and a random tensor with a core of the requested size has exactly that rank
     assert lt.multilinear_rank(make_tucker(seed, shape, rank).full(), tol=1e-10) == attained
 
 
 @given(shapes_and_ranks(), seeds, st.integers(1, 3), dtypes, st.booleans())
 @settings(fixed)
-def test_random_tucker_stack_is_made_of_the_single_ones(pair, seed, trials, dtype, orthonormal):
+def test_random_tucker_batch_consists_of_the_single_tensors(pair, seed, trials, dtype, orthonormal):
     shape, rank = pair
     options = {"dtype": dtype, "orthonormal": orthonormal, "core_mean": 0.5}
     stack = lt.random_tucker(shape, rank, seed, trials=trials, **options)

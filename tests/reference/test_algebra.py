@@ -27,11 +27,11 @@ def random_array(rng, shape, dtype=np.float64):
     return X.astype(dtype)
 
 
-# The references: nothing here reshapes, transposes or contracts
+# References, without reshaping, transposing or contracting
 
 
 def column_of(index, mode, shape):
-    """Where the element stands in its row of the unfolding: row-major in the other indices."""
+    """Position of the element in its row of the unfolding: row-major in the other indices."""
     column = 0
     for k, (i, n) in enumerate(zip(index, shape, strict=True)):
         if k != mode:
@@ -56,7 +56,7 @@ def loop_mode_product(X, U, mode):
 
 
 def loop_full(core, factors):
-    """Every element as the sum over all the core's indices, equation (2.1)."""
+    """Every element as the sum over all indices of the core, equation (2.1)."""
     shape = tuple(U.shape[0] for U in factors)
     X = np.zeros(shape, dtype=core.dtype)
     for index in indices(shape):
@@ -94,20 +94,20 @@ def projector(U):
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_unfold_puts_each_element_where_the_loop_puts_it(shape, rng):
+def test_unfold_matches_a_loop_over_elements(shape, rng):
     X = rng.standard_normal(shape)
     for mode in range(len(shape)):
         np.testing.assert_array_equal(lt.unfold(X, mode), loop_unfold(X, mode))
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_fold_puts_each_element_back(shape, rng):
+def test_fold_is_the_inverse_of_unfold(shape, rng):
     X = rng.standard_normal(shape)
     for mode in range(len(shape)):
         np.testing.assert_array_equal(lt.fold(loop_unfold(X, mode), mode, shape), X)
 
 
-def test_unfold_and_fold_of_a_stack_are_those_of_its_items(rng):
+def test_unfold_and_fold_of_a_batch_are_those_of_its_items(rng):
     X = rng.standard_normal((2, 3, 4, 2, 3))
     for mode in range(3):
         M = lt.unfold(X, mode, batch_ndim=2)
@@ -117,7 +117,7 @@ def test_unfold_and_fold_of_a_stack_are_those_of_its_items(rng):
 
 
 @pytest.mark.parametrize("shape", [(3, 4, 2), (2, 3, 1, 2)], ids=str)
-def test_unfold_has_the_columns_of_tensorly(shape, rng):
+def test_unfold_matches_tensorly(shape, rng):
     X = rng.standard_normal(shape)
     for mode in range(len(shape)):
         np.testing.assert_array_equal(lt.unfold(X, mode), tensorly.base.unfold(X, mode))
@@ -133,7 +133,7 @@ def test_mode_product_is_the_sum_over_one_index(shape, dtype, rng):
         np.testing.assert_allclose(lt.mode_product(X, U, mode), expected, rtol=0, atol=1e-13)
 
 
-def test_mode_product_of_a_stack_takes_one_matrix_or_one_a_trial(rng):
+def test_mode_product_of_a_batch_accepts_one_matrix_or_one_per_item(rng):
     X = rng.standard_normal((3, 4, 2, 5))
     for mode, n in enumerate((4, 2, 5)):
         many, one = rng.standard_normal((3, 6, n)), rng.standard_normal((6, n))
@@ -193,7 +193,7 @@ def test_norm_is_the_root_of_the_sum_of_squares_at_any_scale(scale, dtype, rng):
     assert float(got) / scale == pytest.approx(expected, rel=tolerance)
 
 
-def test_norm_of_a_stack_scales_each_trial_by_itself(rng):
+def test_norm_of_a_batch_scales_each_item_separately(rng):
     X = rng.standard_normal((3, 2, 4))
     scales = np.array([1e200, 0.0, 1e-200])
     got = lt.norm(X * scales[:, None, None], batch_ndim=1)
@@ -202,7 +202,7 @@ def test_norm_of_a_stack_scales_each_trial_by_itself(rng):
         assert got[k] / scales[k] == pytest.approx(np.sqrt(loop_inner(X[k], X[k])), rel=1e-13)
 
 
-def test_norm_of_numbers_is_their_modulus():
+def test_norm_of_scalars_is_their_absolute_value():
     np.testing.assert_allclose(lt.norm(np.array([3 + 4j, -2]), batch_ndim=1), [5, 2])
 
 
@@ -228,7 +228,7 @@ def test_full_is_the_sum_over_all_core_indices(shape, rank, dtype, rng):
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
-def test_from_factors_keeps_the_tensor_whatever_the_factors(dtype, rng):
+def test_from_factors_keeps_the_tensor_for_any_factors(dtype, rng):
     core = random_array(rng, (2, 3, 4), dtype)
     factors = [random_array(rng, (n, r), dtype) for n, r in zip((5, 3, 2), core.shape, strict=True)]
     X = lt.TuckerTensor.from_factors(core, factors)
@@ -291,7 +291,7 @@ def test_hosvd_projects_on_the_leading_singular_spaces_of_the_unfoldings(shape, 
 
 
 @pytest.mark.parametrize("mode_order", [None, (0, 1, 2), (2, 0, 1), (1, 2, 0)])
-def test_sthosvd_truncates_each_mode_of_what_the_last_left(mode_order, rng):
+def test_sthosvd_truncates_each_mode_of_the_previous_result(mode_order, rng):
     X, rank = rng.standard_normal((4, 5, 3)), (2, 3, 2)
     expected, projectors = X, {}
     for k in mode_order or (0, 1, 2):
@@ -311,7 +311,7 @@ def test_sthosvd_depends_on_the_order_of_the_modes(rng):
 
 @pytest.mark.parametrize("dtype", [np.float64, np.complex128])
 @pytest.mark.parametrize("seed", range(4))
-def test_hooi_is_never_worse_than_hosvd_and_stands_still(seed, dtype):
+def test_hooi_is_never_worse_than_hosvd_and_stationary(seed, dtype):
     rng = np.random.default_rng(seed)
     X, rank = random_array(rng, (5, 4, 6), dtype), (2, 2, 3)
     first, best = lt.hosvd(X, rank), lt.hooi(X, rank, max_iterations=2000)
@@ -328,7 +328,7 @@ def test_hooi_is_never_worse_than_hosvd_and_stands_still(seed, dtype):
     assert error**2 == pytest.approx(np.linalg.norm(X) ** 2 - float(best.norm()) ** 2, rel=1e-10)
 
 
-def test_hooi_finds_what_tensorly_finds(rng):
+def test_hooi_matches_tensorly(rng):
     X = lt.random_tucker((6, 5, 7), (2, 2, 3), seed=3).full() + 0.05 * rng.standard_normal(
         (6, 5, 7)
     )
@@ -340,27 +340,27 @@ def test_hooi_finds_what_tensorly_finds(rng):
 
 def test_truncations_of_a_tucker_tensor_are_those_of_its_full_tensor():
     X = lt.random_tucker((6, 5, 7), (3, 3, 4), seed=3)
-    # where HOOI ends is decided by rounding: after five sweeps both are still on the way
+    # the limit of HOOI depends on rounding: compare after five sweeps
     for truncate in (lt.hosvd, lt.sthosvd, functools.partial(lt.hooi, max_iterations=5)):
         through, direct = truncate(X, (2, 2, 3)), truncate(X.full(), (2, 2, 3))
         assert (through.shape, through.rank) == (direct.shape, direct.rank)
         np.testing.assert_allclose(through.full(), direct.full(), rtol=0, atol=1e-9)
 
 
-def test_without_a_rank_nothing_is_cut_off(rng):
+def test_without_a_rank_nothing_is_truncated(rng):
     X = rng.standard_normal((3, 4, 2))
     for truncate in (lt.hosvd, lt.sthosvd, lt.hooi):
         np.testing.assert_allclose(truncate(X).full(), X, rtol=0, atol=1e-13)
 
 
-def test_without_a_rank_nothing_is_cut_off_from_a_stack_of_tucker_tensors():
+def test_without_a_rank_nothing_is_truncated_from_a_batch_of_tucker_tensors():
     X = lt.random_tucker((4, 5, 3), (2, 3, 2), seed=1, trials=3)
     got = lt.hosvd(X)
     assert (got.batch_shape, got.shape) == ((3,), (4, 5, 3))
     np.testing.assert_allclose(got.full(), X.full(), rtol=0, atol=1e-13)
 
 
-# The Gram shortcut in leading_left is only right where it is accurate
+# The Gram matrix in leading_left may only be used where it is accurate
 
 
 def with_spectrum(rng, shape, rank, values, dtype=np.float64):
@@ -398,11 +398,11 @@ def test_hosvd_keeps_a_weak_direction_around_the_switch_to_the_svd(smallest, rng
     X = with_spectrum(rng, (12, 13, 11), (3, 3, 3), (1.0, 0.5, smallest))
     got = lt.hosvd(X, (3, 3, 3)).full()
     assert np.linalg.norm(got - X) <= 1e-11 * np.linalg.norm(X)
-    # the weak direction itself survives: without it the error would be `smallest`
+    # the weak direction is kept: without it the error would be `smallest`
     assert np.linalg.norm(got - X) <= 1e-3 * smallest
 
 
-def test_hosvd_of_a_stack_is_right_where_only_some_items_are_badly_scaled(rng):
+def test_hosvd_of_a_batch_with_some_badly_scaled_items(rng):
     spectra = [(1.0, 0.9, 0.8), (1.0, 1e-6, 1e-9), (1.0, 0.5, 0.4), (1e-3, 1e-9, 1e-12), (0, 0, 0)]
     X = np.stack([with_spectrum(rng, (7, 8, 9), (3, 3, 3), s) for s in spectra])
     for stack in (X, X[::-1].copy(), X[:4].reshape(2, 2, 7, 8, 9)):
@@ -418,14 +418,14 @@ def test_hosvd_of_a_stack_is_right_where_only_some_items_are_badly_scaled(rng):
     [(1e-200, "f8"), (1e-160, "f8"), (1e160, "f8"), (1e200, "f8"), (1e-25, "f4"), (1e25, "f4")],
 )
 def test_truncation_does_not_depend_on_the_scale_of_the_tensor(scale, dtype, truncate):
-    """The Gram matrix of 1e-200 vanishes and that of 1e200 overflows."""
+    """The Gram matrix of 1e-200 underflows and that of 1e200 overflows."""
     X = lt.random_tucker((5, 6, 7), (2, 3, 2), seed=1).full().astype(dtype)
     got = truncate(X * X.dtype.type(scale), (2, 3, 2)).full() / X.dtype.type(scale)
     assert np.linalg.norm(got - X) <= 1000 * np.finfo(dtype).eps * np.linalg.norm(X)
 
 
 @pytest.mark.parametrize("scale", [1e-160, 1e160])
-def test_truncation_of_a_stack_does_not_depend_on_the_scale_of_its_items(scale):
+def test_truncation_of_a_batch_does_not_depend_on_the_scale_of_its_items(scale):
     X = lt.random_tucker((5, 6, 7), (2, 3, 2), seed=1, trials=2).full()
     scales = np.array([1.0, scale])[:, None, None, None]
     got = lt.hosvd(X * scales, (2, 3, 2)).full() / scales
@@ -487,7 +487,7 @@ def test_degrees_of_freedom_are_the_rank_of_the_jacobian(shape, rank, rng):
     ],
     ids=str,
 )
-def test_degrees_of_freedom_of_an_unattainable_rank_are_those_of_the_attained_one(
+def test_degrees_of_freedom_of_an_unattainable_rank_are_those_of_the_attainable_one(
     shape, rank, attained, rng
 ):
     with pytest.warns(lt.RankWarning, match="No tensor has Tucker rank"):

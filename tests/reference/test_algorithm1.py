@@ -1,4 +1,4 @@
-"""Algorithm 1 against a plain loop written from the paper, with nothing of the library in it."""
+"""Algorithm 1 against a plain loop written from the paper, without using the library."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ P = (0.4, 0.1, 0.2, 0.3)
 
 
 def plain_hosvd(Z, rank):
-    """H_r: project every mode on its leading left singular vectors, all taken from Z."""
+    """H_r: project every mode on its leading left singular vectors, all computed from Z."""
     out = Z.copy()
     for k, r in enumerate(rank):
         fibres = np.array([Z.take(i, axis=k).ravel() for i in range(Z.shape[k])])
@@ -53,12 +53,12 @@ def test_ten_iterations_with_non_uniform_p_and_b_that_does_not_divide_m(data):
         rows = range(M_ROWS)[sampler.draw(t, seed).rows]
         i = rows.start // B
         seen.add(i)
-        # weight b_i / (m p(i)), the paper's 1 / (M p(i)) where b divides m
+        # weight b_i / (m p(i)), the paper's 1 / (M p(i)) if b divides m
         weight = len(rows) / (M_ROWS * P[i])
         X = plain_hosvd(X - mu * weight * plain_gradient(matrix, y, X, rows), RANK)
         state = advanced(solver, state)
         np.testing.assert_allclose(state.X.full(), X, rtol=0, atol=1e-10 * np.abs(X).max())
-    assert len(seen) == 4  # the seed is one that draws every block, the short one too
+    assert len(seen) == 4  # a seed that draws every block, including the short one
 
 
 def test_ten_iterations_of_tiht(data):

@@ -16,7 +16,7 @@ M = 11
 
 
 def measured(A_j, X):
-    """<A_j, X> = sum over all elements; a complex A_j is conjugated, so that A's row is A_j^*."""
+    """<A_j, X> = sum over all elements; a complex A_j is conjugated, so the row of A is A_j^*."""
     return sum(np.conj(A_j[index]) * X[index] for index in itertools.product(*map(range, SHAPE)))
 
 
@@ -79,7 +79,7 @@ def test_objective_and_cost_are_the_sums_over_the_measurements(case):
     assert case.problem.cost(case.X) == pytest.approx(M * case.objective(), rel=1e-13)
 
 
-def test_the_norm_of_a_residual_is_the_root_of_twice_its_cost(case):
+def test_norm_of_a_residual_is_the_root_of_twice_its_cost(case):
     size = case.problem.weighted_norm(case.problem.residual(case.X))
     assert size**2 / 2 == pytest.approx(case.problem.cost(case.X), rel=1e-13)
 
@@ -96,7 +96,7 @@ def test_gradient_is_the_weighted_sum_of_the_sensing_tensors(case):
     np.testing.assert_allclose(case.problem.gradient(case.X), case.gradient(), rtol=0, atol=1e-13)
 
 
-def test_residual_and_gradient_come_together(case):
+def test_residual_and_gradient_together_match_the_separate_ones(case):
     residual, gradient = case.problem.residual_and_gradient(case.X)
     np.testing.assert_allclose(residual, case.problem.residual(case.X), rtol=0, atol=1e-13)
     np.testing.assert_allclose(gradient, case.gradient(), rtol=0, atol=1e-13)
@@ -105,7 +105,7 @@ def test_residual_and_gradient_come_together(case):
 @pytest.mark.parametrize(
     "rows", [range(0, 4), range(8, 11), range(10, 11), [7, 0, 3], [2, 2, 5]], ids=str
 )
-def test_a_block_averages_over_its_own_length(case, rows):
+def test_block_averages_over_its_own_length(case, rows):
     """Blocks of 4 out of 11 measurements: the last has three."""
     wanted = slice(rows.start, rows.stop) if isinstance(rows, range) else np.array(rows)
     block = case.problem.block(wanted)
@@ -113,7 +113,7 @@ def test_a_block_averages_over_its_own_length(case, rows):
     np.testing.assert_allclose(block.gradient(case.X), case.gradient(rows), rtol=0, atol=1e-13)
 
 
-def test_a_block_of_a_block_averages_over_its_own_length(case):
+def test_block_of_a_block_averages_over_its_own_length(case):
     block = case.problem.block(slice(2, 9)).block(np.array([1, 4]))
     np.testing.assert_allclose(block.gradient(case.X), case.gradient([3, 6]), rtol=0, atol=1e-13)
 
@@ -141,10 +141,10 @@ KINDS = {"rrr": (0, 0, 0), "rcr": (0, 1, 0), "rcc": (0, 1, 1), "rrc": (0, 0, 1),
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 @pytest.mark.parametrize("batch", ["one", "shared", "stack", "selected", "blocks"])
 def test_residual_and_gradient_in_tiles(kinds, weighted, batch, monkeypatch, rng):
-    """Three rows a tile, or one: what the plain formulas give."""
+    """Three rows per tile, or one, match the plain formulas."""
     monkeypatch.setattr("lowtucker.operators.tiles.TILE_BYTES", 3 * 12 * 8)
     a, d, x = ((np.float64, np.complex128)[k] for k in KINDS[kinds])
-    trials = () if batch == "one" else (2,)  # as many as parts: they must not be mixed up
+    trials = () if batch == "one" else (2,)  # as many as parts, to detect mix-ups
     matrix = draw(rng, (M, 12) if batch in ("one", "shared") else (2, M, 12), a)
     y, X = draw(rng, (*trials, M), d), draw(rng, (*trials, *SHAPE), x)
     weights = rng.uniform(0.1, 3, M) if weighted else None
@@ -169,7 +169,7 @@ def test_residual_and_gradient_in_tiles(kinds, weighted, batch, monkeypatch, rng
 
 
 @pytest.mark.parametrize("tensors", [np.float64, np.complex128], ids=["real", "complex"])
-def test_one_tensor_for_a_stack_of_two_operators(tensors, rng):
+def test_one_tensor_for_a_batch_of_two_operators(tensors, rng):
     A = lt.DenseOperator(rng.standard_normal((2, M, 12)), SHAPE, dtype=tensors)
     X, y = draw(rng, SHAPE, tensors), draw(rng, (M,), np.complex128)
     residual, gradient = A.misfit(X, y, np.ones(M))
@@ -191,7 +191,7 @@ def test_real_tensor_from_complex_measurements_has_the_real_part_of_the_gradient
 
 @pytest.mark.parametrize("weighted", [False, True])
 def test_complex_data_of_a_real_operator_have_the_real_part_of_the_gradient(weighted):
-    """The design: real X with complex y, the inner product is its real part."""
+    """Real X with complex y: the inner product is its real part."""
     case = Case(np.float64, weighted)
     y = case.y + 1j * case.y[::-1]
     problem = lt.Problem(lt.DenseOperator(case.tensors), y, case.weights)
@@ -203,7 +203,7 @@ def test_complex_data_of_a_real_operator_have_the_real_part_of_the_gradient(weig
 
 
 def every_block(sampler, seed=0):
-    """All the blocks of a partition, by drawing until each has been seen."""
+    """All blocks of a partition, drawn until each has occurred."""
     seen = {}
     for t in range(10_000):
         drawn = sampler.draw(t, seed=seed)
@@ -216,7 +216,7 @@ def every_block(sampler, seed=0):
 @pytest.mark.parametrize("b", [1, 2, 3, 4, 5, 7, 10, 11])
 @pytest.mark.parametrize("probabilities", ["uniform", "given", "norms"])
 def test_expected_weighted_block_gradient_is_the_gradient_exactly(case, b, probabilities):
-    """sum_i p(i) weight_i grad f_i = grad F, also where b does not divide m."""
+    """sum_i p(i) weight_i grad f_i = grad F, also if b does not divide m."""
     n_blocks = -(-M // b)
     p = np.random.default_rng(b).uniform(0.5, 2.0, n_blocks)
     p /= p.sum()
@@ -239,7 +239,7 @@ def test_expected_weighted_block_gradient_is_the_gradient_exactly(case, b, proba
     np.testing.assert_allclose(total, case.gradient(), rtol=0, atol=1e-13)
 
 
-def test_weight_is_one_over_M_p_where_b_divides_m():
+def test_weight_is_one_over_M_p_if_b_divides_m():
     """The paper's 1/(M p(i)), equation (4.3)."""
     case = Case(np.float64, weighted=False, m=12)
     p = (0.1, 0.2, 0.3, 0.4)
@@ -247,7 +247,7 @@ def test_weight_is_one_over_M_p_where_b_divides_m():
         assert block.weight == pytest.approx(1 / (4 * p[i]), rel=1e-14)
 
 
-# Stacks of trials
+# Batches of problems
 
 
 def stacked(cases):
@@ -265,7 +265,7 @@ ROWS = {
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
 @pytest.mark.parametrize("rows", ROWS.values(), ids=ROWS)
-def test_a_block_for_each_trial_equals_the_single_blocks(dtype, weighted, rows):
+def test_one_block_per_problem_equals_the_single_blocks(dtype, weighted, rows):
     cases = [Case(dtype, weighted, seed=k) for k in range(3)]
     X = np.stack([c.X for c in cases])
     block = stacked(cases).block(rows)
@@ -279,10 +279,10 @@ def test_a_block_for_each_trial_equals_the_single_blocks(dtype, weighted, rows):
         assert objective[k] == pytest.approx(alone.objective(c.X), rel=1e-12)
         assert cost[k] == pytest.approx(alone.cost(c.X), rel=1e-12)
         np.testing.assert_allclose(residual[k][: alone.m], alone.residual(c.X), rtol=0, atol=1e-13)
-        assert not residual[k][alone.m :].any()  # filled up with rows that measure nothing
+        assert not residual[k][alone.m :].any()  # padded with zero rows
 
 
-def test_one_set_of_weights_serves_every_trial():
+def test_one_set_of_weights_applies_to_every_problem():
     cases = [Case(np.float64, True, seed=k) for k in range(3)]
     shared = cases[0].weights
     A = lt.DenseOperator(np.stack([c.tensors.reshape(M, -1) for c in cases]), SHAPE)
@@ -296,7 +296,7 @@ def test_one_set_of_weights_serves_every_trial():
             np.testing.assert_allclose(gradient[k], expected, rtol=0, atol=1e-13)
 
 
-def test_two_leading_axes_are_trials_too():
+def test_two_leading_axes_are_batch_axes():
     cases = [Case(np.float64, True, seed=k) for k in range(6)]
     A = lt.DenseOperator(
         np.stack([c.tensors.reshape(M, -1) for c in cases]).reshape(2, 3, M, -1), SHAPE
@@ -314,8 +314,8 @@ def test_two_leading_axes_are_trials_too():
         np.testing.assert_allclose(block[at], c.gradient(own), rtol=0, atol=1e-13)
 
 
-def test_one_operator_measures_a_stack_of_tensors_with_a_stack_of_data(case):
-    """Trials that share A: other y, other X, the same rows or other rows for each."""
+def test_one_operator_with_a_batch_of_tensors_and_data(case):
+    """Problems with one A: different y and X, with the same or different rows."""
     rng = np.random.default_rng(9)
     y = np.stack([case.y, draw(rng, M, case.y.dtype)])
     X = np.stack([case.X, draw(rng, SHAPE, case.X.dtype)])
@@ -330,8 +330,8 @@ def test_one_operator_measures_a_stack_of_tensors_with_a_stack_of_data(case):
         np.testing.assert_allclose(block[k], expected, rtol=0, atol=1e-13)
 
 
-def test_one_tensor_is_compared_with_a_stack_of_data(case):
-    """A start X0 for all trials: residual, cost and gradient broadcast alike."""
+def test_one_tensor_with_a_batch_of_data(case):
+    """One start X0 for all problems: residual, cost and gradient broadcast."""
     y = np.stack([case.y, 2 * case.y])
     problem = lt.Problem(case.problem.A, y, case.weights)
     assert problem.residual(case.X).shape == (2, M)
@@ -342,7 +342,7 @@ def test_one_tensor_is_compared_with_a_stack_of_data(case):
         np.testing.assert_allclose(gradient[k], expected, rtol=0, atol=1e-13)
 
 
-def test_weight_zero_leaves_a_measurement_out(case):
+def test_weight_zero_excludes_a_measurement(case):
     weights = np.ones(M) if case.weights is None else case.weights.copy()
     weights[3] = 0
     problem = lt.Problem(case.problem.A, case.y, weights)
@@ -352,8 +352,8 @@ def test_weight_zero_leaves_a_measurement_out(case):
 
 
 @pytest.mark.parametrize("weighted", [False, True], ids=["unweighted", "weighted"])
-def test_a_block_of_blocks_of_unequal_length_averages_over_rows_that_measure(dtype, weighted):
-    """The shorter blocks are filled up with zeros, which must not be counted, at any depth."""
+def test_block_of_unequal_blocks_ignores_padding_rows(dtype, weighted):
+    """Shorter blocks are padded with zeros, which must not be counted, at any depth."""
     cases = [Case(dtype, weighted, seed=k) for k in range(3)]
     X = np.stack([c.X for c in cases])
     own = [[0, 1, 2, 3], [8, 9, 10], [5, 6]]
@@ -384,7 +384,7 @@ def test_a_block_of_blocks_of_unequal_length_averages_over_rows_that_measure(dty
         block.block(slice(3, 4))
 
 
-def test_trials_on_two_axes_that_share_an_operator_may_take_other_rows_each():
+def test_problems_on_two_axes_with_one_operator_can_use_different_rows():
     case = Case(np.float64, weighted=True)
     rng = np.random.default_rng(3)
     y, X = rng.standard_normal((2, 3, M)), rng.standard_normal((2, 3, *SHAPE))
@@ -412,7 +412,7 @@ def test_complex_data_of_real_sparse_rows_have_the_real_part_of_the_gradient():
             A.forward(1j * case.X)
 
 
-def test_weights_in_double_precision_leave_a_single_precision_matrix_as_it_is(rng):
+def test_double_precision_weights_do_not_change_a_single_precision_matrix(rng):
     stack = lt.gaussian(SHAPE, M, dtype=np.float32, trials=2)
     blocks = stack.restrict((slice(0, 4), slice(4, 8)))
     for A in (stack, blocks):

@@ -315,9 +315,9 @@ def test_spectral_start_of_a_stack():
     [
         (np.ones(7), RANK, ValueError, r"spectral_start expects v of shape .*150.*, got \(7,\)"),
         (np.ones((2, 7)), RANK, ValueError, r"spectral_start expects v of shape .*got \(2, 7\)"),
-        (np.ones(150), (2, 2), ValueError, "rank must have one entry a mode: got 2 entries"),
+        (np.ones(150), (2, 2), ValueError, "rank must have one entry per mode: got 2 entries"),
         (np.ones(150), (7, 2, 2), ValueError, r"rank\[0\] = 7 must be between 1 and 6"),
-        (np.ones(150), 2, TypeError, r"rank must have one entry a mode, got the number 2"),
+        (np.ones(150), 2, TypeError, r"rank must have one entry per mode, got the number 2"),
     ],
 )
 def test_spectral_start_says_what_is_wrong(v, rank, exception, message):

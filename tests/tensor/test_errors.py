@@ -1,4 +1,4 @@
-"""What has no meaning is refused by name, before any work: the tensor algebra."""
+"""Invalid arguments of the tensor algebra are rejected with a message that names them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ takes_an_array = {
 
 @pytest.mark.parametrize("given", not_an_array)
 @pytest.mark.parametrize("function", takes_an_array)
-def test_what_is_not_an_array_of_numbers_is_refused_by_name(function, given):
+def test_non_numeric_arrays_are_rejected(function, given):
     call, name = takes_an_array[function]
     value, error, message = not_an_array[given]
     with pytest.raises(error, match=message.format(name)):
@@ -73,8 +73,8 @@ bad_ranks = {
     "too-large": ((2, 3, 5), ValueError, r"rank\[2\] = 5 must be between 1 and 4"),
     "zero": ((0, 2, 2), ValueError, r"rank\[0\] = 0 must be (between 1 and|at least 1)"),
     "negative": ((1, -1, 2), ValueError, r"rank\[1\] = -1 must be (between 1 and|at least 1)"),
-    "too-many": ((1, 1, 1, 1), ValueError, "rank must have one entry a mode: got 4 entries"),
-    "scalar": (2, TypeError, "rank must have one entry a mode, got the number 2"),
+    "too-many": ((1, 1, 1, 1), ValueError, "rank must have one entry per mode: got 4 entries"),
+    "scalar": (2, TypeError, "rank must have one entry per mode, got the number 2"),
     "float-scalar": (2.0, TypeError, r"rank must be a tuple of integers, got 2\.0"),
     "floats": ((2.0, 2, 2), TypeError, r"rank must be a tuple of integers, got \(2\.0, 2, 2\)"),
     "booleans": ((True, 1, 1), TypeError, r"rank must be a tuple of integers, got \(True, 1, 1\)"),
@@ -85,14 +85,14 @@ bad_ranks = {
 
 @pytest.mark.parametrize("given", bad_ranks)
 @pytest.mark.parametrize("function", truncations)
-def test_a_rank_without_meaning_is_refused(function, given):
+def test_invalid_rank_is_rejected(function, given):
     rank, error, message = bad_ranks[given]
     with pytest.raises(error, match=message):
         truncations[function](X, rank)
 
 
 @pytest.mark.parametrize("make", [lt.HOSVD, lt.STHOSVD, lt.HOOI])
-def test_a_thresholding_without_a_rank_is_refused(make):
+def test_thresholding_with_an_invalid_rank_is_rejected(make):
     with pytest.raises(ValueError, match=r"rank must .*got .*\(\)"):
         make(())
     with pytest.raises(TypeError, match="rank must be a tuple of integers, got None"):
@@ -100,7 +100,7 @@ def test_a_thresholding_without_a_rank_is_refused(make):
 
 
 @pytest.mark.parametrize("make", [lt.HOSVD, lt.STHOSVD, lt.HOOI])
-def test_messages_of_a_thresholding_name_no_shape_that_nobody_gave(make):
+def test_thresholding_errors_mention_no_shape(make):
     with pytest.raises(TypeError, match="got the number 5") as caught:
         make(5)
     assert str(2**62) not in str(caught.value)
@@ -115,21 +115,21 @@ def test_a_rank_may_be_any_sequence_of_integers(make, rank):
 
 @pytest.mark.parametrize("function", ["hosvd", "sthosvd", "hooi", "HOSVD", "STHOSVD", "HOOI"])
 @pytest.mark.parametrize("bad", [NAN, INF], ids=["nan", "inf"])
-def test_truncations_refuse_nan_and_infinity(function, bad):
+def test_truncations_reject_nan_and_infinity(function, bad):
     with pytest.raises(ValueError, match="X has NaN or infinite entries"):
         truncations[function](bad, (1, 1))
 
 
 @pytest.mark.parametrize("truncate", [lt.hosvd, lt.sthosvd, lt.hooi])
 @pytest.mark.parametrize("bad", [NAN, INF], ids=["nan", "inf"])
-def test_truncations_refuse_nan_and_infinity_without_a_rank_too(truncate, bad):
+def test_truncations_reject_nan_and_infinity_without_a_rank(truncate, bad):
     with pytest.raises(ValueError, match="X has NaN or infinite entries"):
         truncate(bad)
 
 
 @pytest.mark.parametrize("function", [lt.spectra, lt.multilinear_rank])
 @pytest.mark.parametrize("bad", [NAN, INF], ids=["nan", "inf"])
-def test_spectra_refuse_nan_and_infinity(function, bad):
+def test_spectra_reject_nan_and_infinity(function, bad):
     with pytest.raises(ValueError, match="X has NaN or infinite entries"):
         function(bad)
 
@@ -147,14 +147,14 @@ unattainable = {
 
 
 @pytest.mark.parametrize("function", unattainable)
-def test_an_unattainable_rank_is_warned_of_with_the_attainable_one(function):
+def test_unattainable_rank_warns_with_the_attainable_one(function):
     with pytest.warns(lt.RankWarning, match=r"rank \(1, 1, 2\).*try rank=\(1, 1, 1\)") as caught:
         unattainable[function]()
     assert len(caught) == 1
     assert caught[0].filename == __file__, "the warning should point at the caller's line"
 
 
-def test_an_unattainable_rank_works_all_the_same():
+def test_unattainable_rank_still_works():
     Y = lt.random_tucker((5, 5, 6), (1, 1, 1), seed=2).full()
     with pytest.warns(lt.RankWarning, match="No tensor has Tucker rank"):
         got = lt.hosvd(Y, (1, 1, 2))
@@ -262,7 +262,7 @@ bad_calls = {
     "inner-shapes": (
         lambda: lt.inner(X, X[0]),
         ValueError,
-        r"inner expects two tensors of one shape, got \(2, 3, 4\) and \(3, 4\)",
+        r"inner expects two tensors of the same shape, got \(2, 3, 4\) and \(3, 4\)",
     ),
     "inner-batch": (lambda: lt.inner(X, X, batch_ndim=4), ValueError, "batch_ndim must be between"),
     "norm-batch": (lambda: lt.norm(X, batch_ndim=-1), ValueError, "batch_ndim must be between"),
@@ -271,27 +271,27 @@ bad_calls = {
     "sthosvd-order-repeats": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, 0, 1)),
         ValueError,
-        r"mode_order must list the modes 0 to 2 once each, got \(0, 0, 1\)",
+        r"mode_order must be a permutation of 0 to 2, got \(0, 0, 1\)",
     ),
     "sthosvd-order-short": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, 1)),
         ValueError,
-        r"mode_order must list the modes 0 to 2 once each, got \(0, 1\)",
+        r"mode_order must be a permutation of 0 to 2, got \(0, 1\)",
     ),
     "sthosvd-order-number": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=1),
         TypeError,
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "sthosvd-order-floats": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0.0, 1.0, 2.0)),
         (TypeError, ValueError),
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "sthosvd-order-mixed": (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, "a", 1)),
         (TypeError, ValueError),
-        "mode_order must list the modes",
+        "mode_order must be a permutation",
     ),
     "hooi-iterations": (
         lambda: lt.hooi(X, (1, 1, 1), max_iterations=0),
@@ -319,10 +319,10 @@ bad_calls = {
     "compress-stack": (
         STACK.compress,
         ValueError,
-        "compress needs a rank for a stack",
+        "compress needs a rank for a batch",
     ),
-    "spectra-stack": (lambda: lt.spectra(STACK), ValueError, "stack"),
-    "multilinear_rank-stack": (lambda: lt.multilinear_rank(STACK), ValueError, "stack"),
+    "spectra-stack": (lambda: lt.spectra(STACK), ValueError, "got a batch"),
+    "multilinear_rank-stack": (lambda: lt.multilinear_rank(STACK), ValueError, "got a batch"),
     "energy-short": (lambda: lt.spectra(X).energy((1, 2)), ValueError, "rank must .*2 entries"),
     "energy-scalar": (lambda: lt.spectra(X).energy(2), TypeError, "rank must .*the number 2"),
     "energy-negative": (
@@ -343,7 +343,7 @@ bad_calls = {
     "random-rank-short": (
         lambda: lt.random_tucker((3, 4, 5), (1, 1)),
         ValueError,
-        "rank must have one entry a mode: got 2 entries.*3 modes",
+        "rank must have one entry per mode: got 2 entries.*3 modes",
     ),
     "random-seed-negative": (
         lambda: lt.random_tucker((3, 4), (1, 1), seed=-1),
@@ -409,7 +409,7 @@ bad_calls = {
 
 
 @pytest.mark.parametrize("name", bad_calls)
-def test_an_argument_without_meaning_is_refused_by_name(name):
+def test_invalid_argument_is_rejected(name):
     call, error, message = bad_calls[name]
     with pytest.raises(error, match=message):
         call()
@@ -455,13 +455,13 @@ bad_tuckers = {
 
 @pytest.mark.parametrize("make", [lt.TuckerTensor, lt.TuckerTensor.from_factors])
 @pytest.mark.parametrize("name", bad_tuckers)
-def test_parts_that_do_not_make_a_tucker_tensor_are_refused(name, make):
+def test_parts_that_do_not_match_are_rejected(name, make):
     parts, error, message = bad_tuckers[name]
     with pytest.raises(error, match=message):
         make(*parts)
 
 
-def test_factors_that_are_not_orthonormal_are_refused_with_the_way_out():
+def test_non_orthonormal_factors_are_rejected_with_advice():
     with pytest.raises(ValueError, match=r"factors\[1\] must have orthonormal.*from_factors"):
         lt.TuckerTensor(np.ones((1, 1)), [np.eye(3)[:, :1], np.ones((4, 1))])
 
@@ -480,17 +480,17 @@ bad_operands = {
     "plus-shape": (
         lambda: TUCKER + lt.random_tucker((4, 5, 4), (2, 2, 2)),
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(4, 5, 4\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(4, 5, 4\)",
     ),
     "plus-order": (
         lambda: TUCKER + lt.random_tucker((4, 5), (2, 2)),
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(4, 5\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(4, 5\)",
     ),
     "plus-stack": (
         lambda: TUCKER + STACK,
         ValueError,
-        r"two tensors of one shape, got \(4, 5, 3\) and \(3, 4, 5, 3\)",
+        r"two tensors of the same shape, got \(4, 5, 3\) and \(3, 4, 5, 3\)",
     ),
     "inner-array": (
         lambda: TUCKER.inner(TUCKER.full()),
@@ -506,14 +506,14 @@ bad_operands = {
     "times-wrong-trials": (
         lambda: STACK * np.ones(4),
         ValueError,
-        r"one number a trial, shape \(3,\); got shape \(4,\)",
+        r"one number per tensor of a batch, shape \(3,\); got shape \(4,\)",
     ),
     "times-tucker": (lambda: TUCKER * TUCKER, TypeError, "number must be an array of numbers"),
 }
 
 
 @pytest.mark.parametrize("name", bad_operands)
-def test_operands_that_do_not_fit_are_refused(name):
+def test_operands_that_do_not_match_are_rejected(name):
     call, error, message = bad_operands[name]
     with pytest.raises(error, match=message):
         call()
@@ -531,13 +531,13 @@ bad_indices = {
 
 
 @pytest.mark.parametrize("name", bad_indices)
-def test_indices_outside_the_tensor_are_refused(name):
+def test_indices_outside_the_tensor_are_rejected(name):
     indices, error, message = bad_indices[name]
     with pytest.raises(error, match=message):
         TUCKER.entries(indices)
 
 
-def test_no_entries_are_no_numbers():
+def test_entries_of_no_indices_are_empty():
     assert TUCKER.entries(np.empty((0, 3), dtype=int)).shape == (0,)
     assert STACK.entries(np.empty((0, 3), dtype=int)).shape == (3, 0)
 
@@ -548,7 +548,7 @@ def test_norm_of_an_empty_tensor_is_zero():
 
 
 @pytest.mark.parametrize("truncate", [lt.hosvd, lt.sthosvd, lt.hooi])
-def test_extended_precision_is_refused_by_name(truncate):
+def test_extended_precision_is_rejected(truncate):
     if np.dtype(np.longdouble).itemsize == 8:
         pytest.skip("longdouble is float64 here")
     message = f"X must be of single or double precision, got dtype {np.dtype(np.longdouble)}. Try"
@@ -556,8 +556,8 @@ def test_extended_precision_is_refused_by_name(truncate):
         truncate(X.astype(np.longdouble), (1, 1, 1))
 
 
-def test_a_tucker_tensor_of_smaller_rank_can_be_thresholded_like_its_full_tensor():
-    """H_r maps onto rank at most r: a tensor that has less already stays what it is."""
+def test_thresholding_of_a_tucker_tensor_of_smaller_rank_is_that_of_the_full_tensor():
+    """H_r maps onto rank at most r: a tensor of smaller rank is unchanged."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.RankWarning)
         from_full = lt.hosvd(TUCKER.full(), (3, 3, 3))
@@ -586,13 +586,13 @@ takes_numbers = {
 
 
 @pytest.mark.parametrize("function", takes_numbers)
-def test_masked_elements_are_refused_with_advice(function):
+def test_masked_elements_are_rejected_with_advice(function):
     masked = np.ma.masked_greater(np.arange(6.0).reshape(2, 3), 4.0)
     with pytest.raises(TypeError, match=r"must be an array of numbers, got a masked array.*filled"):
         takes_numbers[function](masked)
 
 
-def test_arrays_of_two_kinds_are_refused_by_name():
+def test_arrays_of_different_kinds_are_rejected():
     torch = pytest.importorskip("torch")
     T = torch.ones((2, 3))
     for call, name in (
@@ -611,18 +611,18 @@ def test_products_of_bytes_do_not_wrap_around():
     np.testing.assert_array_equal(lt.mode_product(X, X, 0), np.full((2, 2), 80_000.0))
 
 
-def test_a_tucker_tensor_where_an_array_is_wanted_is_refused_with_the_way_out():
+def test_tucker_tensor_instead_of_an_array_is_rejected_with_advice():
     with pytest.raises(TypeError, match=r"X must be an array .*got TuckerTensor\. Try X\.full\(\)"):
         lt.unfold(TUCKER, 0)
 
 
 @pytest.mark.parametrize("function", [lt.hosvd, lt.sthosvd, lt.hooi, lt.spectra])
-def test_tensors_without_entries_are_refused(function):
+def test_empty_tensors_are_rejected(function):
     with pytest.raises(ValueError, match=r"X must have entries in every mode, got shape \(0, 3\)"):
         function(np.ones((0, 3)))
 
 
-def test_a_thresholding_warns_of_its_rank_once_and_not_at_every_step():
+def test_thresholding_warns_about_its_rank_only_once():
     with pytest.warns(lt.RankWarning, match="No tensor has Tucker rank") as caught:
         made = [make((1, 1, 2)) for make in (lt.HOSVD, lt.STHOSVD, lt.HOOI)]
     assert len(caught) == 3
@@ -632,29 +632,29 @@ def test_a_thresholding_warns_of_its_rank_once_and_not_at_every_step():
             assert threshold(np.ones((5, 5, 6))).rank == (1, 1, 2)
 
 
-def test_a_wrong_mode_order_is_refused_when_the_thresholding_is_made():
-    with pytest.raises(ValueError, match="mode_order must list the modes 0 to 1 once each"):
+def test_wrong_mode_order_is_rejected_on_construction():
+    with pytest.raises(ValueError, match="mode_order must be a permutation of 0 to 1"):
         lt.STHOSVD((1, 1), mode_order=(0, 0))
     assert lt.STHOSVD((1, 1), mode_order=[1, 0]).mode_order == (1, 0)
 
 
-def test_a_complex_number_makes_a_real_tensor_complex_in_its_precision():
+def test_product_with_a_complex_number_keeps_the_precision():
     X = lt.random_tucker((4, 5), (2, 2), seed=1, dtype=np.float32)
     got = X * 2j
     assert got.dtype == np.complex64
     np.testing.assert_allclose(got.full(), 2j * X.full(), rtol=1e-6)
 
 
-def test_numpy_reads_a_tucker_tensor_as_its_full_tensor():
+def test_numpy_asarray_gives_the_full_tensor():
     full = TUCKER.full()
     np.testing.assert_array_equal(np.asarray(TUCKER), full)
     assert np.array(TUCKER, dtype=np.float32).dtype == np.float32
     assert np.linalg.norm(TUCKER) == pytest.approx(float(TUCKER.norm()))
-    with pytest.raises(ValueError, match="copy=False cannot be"):
+    with pytest.raises(ValueError, match="copy=False is not possible"):
         np.asarray(TUCKER, copy=False)
 
 
-def test_a_trial_is_one_tensor_of_a_stack():
+def test_trial_returns_one_tensor_of_a_batch():
     stack = lt.random_tucker((3, 4), (2, 2), seed=5, trials=6)
     two = lt.TuckerTensor(
         stack.core.reshape(2, 3, 2, 2),
@@ -669,5 +669,5 @@ def test_a_trial_is_one_tensor_of_a_stack():
             stack.trial(k)
     with pytest.raises(TypeError, match=r"k must be an integer, got 1\.0"):
         stack.trial(1.0)
-    with pytest.raises(ValueError, match=r"for a stack of tensors, got one .*\(3, 4\)"):
+    with pytest.raises(ValueError, match=r"needs a batch of tensors, got a single .*\(3, 4\)"):
         stack.trial(0).trial(0)

@@ -34,7 +34,7 @@ CASES = {
     "order-5": ((2, 3, 2, 3, 2), (1, 2, 2, 2, 1), float),
     "order-5-complex": ((2, 2, 3, 2, 2), (2, 1, 2, 1, 2), complex),
 }
-# ranks that no tensor has, and cores of less than full rank
+# unattainable ranks, and rank-deficient cores
 UNATTAINABLE = {
     "order-1": ((5,), (3,), float),
     "order-2": ((5, 4), (3, 2), float),
@@ -52,7 +52,7 @@ def numbers(rng, shape, dtype=float):
 
 
 def tucker(shape, rank, dtype=float, seed=0):
-    """A tensor of any rank, also one that no tensor attains; of norm one."""
+    """A tensor of norm one and any rank, including unattainable ones."""
     rng = np.random.default_rng(seed)
     core = numbers(rng, rank, dtype)
     core = (core / np.linalg.norm(core)).astype(dtype)
@@ -63,7 +63,7 @@ def tucker(shape, rank, dtype=float, seed=0):
 
 
 def deficient(shape, rank, dtype=float, seed=0):
-    """A tensor whose core has rank one in every mode, whatever its size."""
+    """A tensor whose core of any size has rank one in every mode."""
     X = tucker(shape, rank, dtype, seed)
     return lt.TuckerTensor(lt.hosvd(X.core, (1,) * len(rank)).full(), X.factors)
 
@@ -105,7 +105,7 @@ def close(a, b, dtype=float, factor=1.0):
 
 
 def assert_orthonormal(X):
-    """The constructor checks what ``trusted`` takes for granted."""
+    """The constructor checks what ``trusted`` does not."""
     lt.TuckerTensor(X.core, X.factors)
 
 
@@ -131,7 +131,7 @@ def test_basis_is_orthonormal_and_spans_the_derivatives(name):
 
 
 @pytest.mark.parametrize("name", UNATTAINABLE)
-def test_ranks_that_are_not_attainable(name):
+def test_unattainable_ranks(name):
     shape, rank, dtype = UNATTAINABLE[name]
     T = lt.TangentSpace(tucker(shape, rank, dtype))
     E = basis(T)
@@ -147,7 +147,7 @@ def test_ranks_that_are_not_attainable(name):
 @pytest.mark.parametrize(
     ("shape", "rank"), [((5, 4), (2, 2)), ((5, 4, 6), (2, 3, 2)), ((3, 3, 3, 3), (2, 2, 2, 2))]
 )
-def test_cores_of_less_than_full_rank(shape, rank, dtype):
+def test_rank_deficient_cores(shape, rank, dtype):
     for X in (deficient(shape, rank, dtype), tucker(shape, rank, dtype) * 0.0):
         T = lt.TangentSpace(X)
         assert T.dof == lt.degrees_of_freedom(shape, rank)
@@ -204,7 +204,7 @@ def test_complex_tensors_at_a_real_point(rng):
     close(T.coordinates(Z), T.coordinates(Z.real) + 1j * T.coordinates(Z.imag))
 
 
-def test_the_point_is_tangent_at_itself(case):
+def test_point_is_tangent_at_itself(case):
     shape, rank, dtype = case
     T = lt.TangentSpace(tucker(shape, rank, dtype))
     assert T.here.shape == (T.dof,)
@@ -230,7 +230,7 @@ def test_parts_and_tensor(case, rng):
 
 
 def test_factors_of_a_tangent_vector_are_orthonormal(case, rng):
-    """Also where D_k has less than full rank: columns of zeros, n_k < 2 r_k."""
+    """Also if D_k is rank-deficient: columns of zeros, n_k < 2 r_k."""
     shape, rank, dtype = case
     T = lt.TangentSpace(tucker(shape, rank, dtype))
     assert_orthonormal(T.tensor(numbers(rng, T.dof, dtype)))
@@ -238,7 +238,7 @@ def test_factors_of_a_tangent_vector_are_orthonormal(case, rng):
         assert_orthonormal(T.tensor(np.eye(T.dof, dtype=dtype)[i]))
 
 
-def test_an_empty_stack_has_no_coordinates():
+def test_empty_batch_has_no_coordinates():
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
     assert T.coordinates(np.ones((2, 0, 4, 5, 3))).shape == (2, 0, T.dof)
 
@@ -281,7 +281,7 @@ def test_retraction_is_of_second_order(name, rng):
     assert slope == pytest.approx(2, abs=0.1)
 
 
-def test_steps_along_the_core_stay_exact(rng):
+def test_steps_along_the_core_are_exact(rng):
     X = tucker((5, 4, 6), (2, 3, 2))
     T = lt.TangentSpace(X)
     c = numbers(rng, T.dof)
@@ -290,8 +290,8 @@ def test_steps_along_the_core_stay_exact(rng):
 
 
 @pytest.mark.parametrize("length", [0.0, 1e-9, 0.1])
-def test_retraction_at_a_core_of_less_than_full_rank(length, rng):
-    """Its factors are orthonormal, and the tensor is one of those that the HOSVD may give."""
+def test_retraction_at_a_rank_deficient_core(length, rng):
+    """Its factors are orthonormal, and the tensor is a valid result of the HOSVD."""
     X = deficient((5, 4, 6), (2, 2, 2))
     T = lt.TangentSpace(X)
     c = length * numbers(rng, T.dof)
@@ -370,7 +370,7 @@ def test_complement_is_never_formed():
     assert peak < 20 * n * r * 8
 
 
-def test_a_large_space_takes_little_memory():
+def test_large_space_takes_little_memory():
     n = 3000
     X = tucker((n, n, 2), (2, 2, 2))
     tracemalloc.start()
@@ -387,29 +387,29 @@ def test_a_large_space_takes_little_memory():
 # arguments
 
 
-def test_a_stack_is_refused():
-    with pytest.raises(ValueError, match=r"X must be one tensor, got a stack of \(3,\)\. Try X\.t"):
+def test_batch_is_rejected():
+    with pytest.raises(ValueError, match=r"X must be a single tensor, got a batch of \(3,\)\. "):
         lt.TangentSpace(lt.random_tucker((4, 3, 5), (2, 2, 2), seed=0, trials=3))
 
 
-def test_repr_says_where_it_is():
+def test_repr():
     X = tucker((5, 5, 6), (1, 2, 2))
     assert repr(lt.TangentSpace(X)) == f"TangentSpace of dimension 22 at {X!r}"
 
 
 @pytest.mark.parametrize("shape", [(5, 4, 3), (4, 5, 4), (5, 3)])
-def test_tensors_of_another_shape_are_refused(shape):
-    """(5, 4, 3) has as many entries as (4, 5, 3): it must not be taken for one."""
+def test_tensors_of_another_shape_are_rejected(shape):
+    """(5, 4, 3) has as many entries as (4, 5, 3): it must not be accepted."""
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
     message = f"Z must have the shape of X, (4, 5, 3), got {shape}."
     with pytest.raises(ValueError, match=re.escape(message)):
         T.coordinates(np.ones(shape))
 
 
-def test_a_batch_of_tucker_tensors_is_refused_and_its_full_tensors_are_taken():
+def test_batch_of_tucker_tensors_is_rejected_but_its_full_tensors_are_accepted():
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
     Z = lt.random_tucker((4, 5, 3), (2, 2, 2), seed=1, trials=3)
-    with pytest.raises(ValueError, match=r"got \(3, 4, 5, 3\)\. One TuckerTensor, not a stack"):
+    with pytest.raises(ValueError, match=r"got \(3, 4, 5, 3\)\. Give a single TuckerTensor"):
         T.coordinates(Z)
     got = T.coordinates(Z.full())
     for k in range(3):
@@ -417,7 +417,7 @@ def test_a_batch_of_tucker_tensors_is_refused_and_its_full_tensors_are_taken():
 
 
 @pytest.mark.parametrize("more", [-1, 1])
-def test_vectors_of_another_length_are_refused(more):
+def test_vectors_of_another_length_are_rejected(more):
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
     message = rf"c must have {T.dof} coordinates, got shape \({T.dof + more},\)"
     with pytest.raises(ValueError, match=message):
@@ -440,7 +440,7 @@ def test_every_kind_of_array(kind, dtype, rng):
     moved = kind(c)
     got = T.coordinates(kind(Z))
     assert kind.owns(got)
-    # bases may differ by signs from one SVD to another: what does not is the projection
+    # bases may differ by signs between SVDs; the projection does not
     for i in range(2):
         projected = T.full(got[i, :])
         assert kind.owns(projected)
@@ -482,7 +482,7 @@ def points(draw):
 
 @given(points(), st.integers(0, 2**16))
 @fixed
-def test_any_space_is_an_orthonormal_one(X, seed):
+def test_coordinates_of_any_space_are_orthonormal(X, seed):
     T = lt.TangentSpace(X)
     rng = np.random.default_rng(seed)
     Z, c = numbers(rng, X.shape, X.dtype), numbers(rng, T.dof, X.dtype)
@@ -490,7 +490,7 @@ def test_any_space_is_an_orthonormal_one(X, seed):
     if lt.multilinear_rank(X) == X.rank:
         assert T.dof == lt.degrees_of_freedom(X.shape, X.rank)
     xi = T.full(c)
-    # isometry, adjoint, inverse on the space, and the point in it
+    # isometry, adjoint, inverse on the space, and membership of the point
     assert np.linalg.norm(xi) == pytest.approx(np.linalg.norm(c), rel=1e-12)
     assert np.vdot(xi, Z) == pytest.approx(np.vdot(c, T.coordinates(Z)), abs=1e-11)
     close(T.coordinates(xi), c, factor=10)

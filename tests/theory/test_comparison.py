@@ -1,4 +1,4 @@
-"""A run beside the theorem."""
+"""Comparison of runs with the bound of the theorem."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 import lowtucker as lt
 from lowtucker.theory import comparison
 
-FEW = {"starts": 2, "samples": 20}  # of a search for extreme tensors
+FEW = {"starts": 2, "samples": 20}  # starts and samples of the search for extreme tensors
 
 
 @pytest.fixture
 def short_search(monkeypatch):
-    """Searches of contraction_of take FEW starts and samples."""
+    """Make contraction_of use FEW starts and samples."""
     monkeypatch.setattr(comparison, "trip", functools.partial(lt.theory.trip, **FEW))
 
 
@@ -27,7 +27,7 @@ def problem_of(shape=(5, 5, 6), rank=(1, 2, 2), m=360, noise=0.0, seed=0):
     return lt.Problem(A, A.forward(X) + noise * draws), X
 
 
-def test_the_fitted_rate_is_that_of_a_known_curve():
+def test_fitted_rate_of_a_known_curve():
     problem, X = problem_of()
     result = lt.solve(problem, lt.TIHT(step=0.5), (1, 2, 2), X_true=X)
     columns = dict(result.history)
@@ -55,10 +55,10 @@ def test_stotiht_has_a_rate_per_iteration_and_per_epoch():
     middle = slice(2, 8)
     slope = np.polyfit(np.arange(2, 8), np.log(error[middle]), 1)[0]
     assert seen.rate == pytest.approx(np.exp(slope), rel=0.3)
-    assert f"multiplied by {seen.rate:.4g} an epoch" in str(seen)
+    assert f"multiplied by {seen.rate:.4g} per epoch" in str(seen)
 
 
-def test_the_bound_is_the_recursion_from_the_runs_own_start():
+def test_bound_is_the_recursion_from_the_start_of_the_run():
     problem, X = problem_of((3, 3), (1, 1), m=4000)
     solver = lt.TIHT(step=0.9)
     constants = lt.theory.contraction_of(problem, X, solver, delta="at_most")
@@ -71,7 +71,7 @@ def test_the_bound_is_the_recursion_from_the_runs_own_start():
     assert "kappa" in str(seen)
 
 
-def test_noise_makes_a_floor_relative_to_the_truth():
+def test_noise_gives_a_floor_relative_to_the_truth():
     problem, X = problem_of((3, 3), (1, 1), m=4000, noise=0.01)
     solver = lt.TIHT(step=0.9)
     constants = lt.theory.contraction_of(problem, X, solver, delta="at_most")
@@ -89,7 +89,7 @@ def test_noise_makes_a_floor_relative_to_the_truth():
     assert (scaled.measured <= scaled.bound).all()
 
 
-def test_stacks_are_compared_by_their_mean():
+def test_batches_are_compared_by_their_mean():
     targets = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0, trials=5)
     A = lt.gaussian((5, 5, 6), 360, seed=1, trials=5)
     problem = lt.Problem(A, A.forward(targets))
@@ -109,7 +109,7 @@ def test_without_the_truth_the_residual_is_compared():
         lt.theory.compare(X)
 
 
-def test_a_run_of_one_row_has_no_rate():
+def test_history_of_one_row_has_no_rate():
     problem, X = problem_of()
     result = lt.solve(problem, lt.TIHT(step=0.5), (1, 2, 2), X_true=X)
     first = {name: column[:1] for name, column in result.history.items()}
@@ -119,7 +119,7 @@ def test_a_run_of_one_row_has_no_rate():
 
 
 @pytest.mark.parametrize("version", ["paper", "repaired"])
-def test_the_plot_shows_measured_fitted_and_bound(version):
+def test_plot_shows_measured_fitted_and_bound(version):
     pytest.importorskip("matplotlib")
     problem, X = problem_of((3, 3, 3), (1, 1, 1), m=120)
     solver = lt.StoTIHT(block_size=40, step=0.5)
@@ -134,10 +134,10 @@ def test_the_plot_shows_measured_fitted_and_bound(version):
     assert np.isfinite(bound.get_ydata()).all()
     labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert labels[0] == "measured error"
-    assert labels[1] == f"fitted: {seen.rate:.3g} an epoch"
+    assert labels[1] == f"fitted: {seen.rate:.3g} per epoch"
     assert labels[2] == f"bound, {version}: kappa = {constants.kappa:.3g}"
     low, high = axes.get_ylim()
-    assert low < seen.measured.min() < seen.measured.max() < high  # the curve is never squeezed out
+    assert low < seen.measured.min() < seen.measured.max() < high  # the curve stays visible
     assert high / seen.measured.max() < 1e4
 
 
@@ -157,7 +157,7 @@ def test_constants_do_not_depend_on_the_scale_of_a(scale, short_search):
     assert found.step == 0.5 / scale**2
 
 
-def test_which_delta_is_taken(short_search):
+def test_choice_of_delta(short_search):
     problem, X = problem_of((4, 4, 4), (1, 1, 1), m=300)
     solver = lt.TIHT(step=0.5)
     found = lt.theory.trip(problem.A, (3, 3, 3), **FEW)
@@ -177,7 +177,7 @@ def test_which_delta_is_taken(short_search):
     assert given.kappa == pytest.approx(same.kappa)
 
 
-def test_only_an_upper_bound_proves_anything():
+def test_only_an_upper_bound_gives_a_guarantee():
     problem, X = problem_of((3, 3), (1, 1), m=4000)
     found = {
         which: lt.theory.contraction_of(problem, X, lt.TIHT(step=0.9), delta=which)
@@ -185,16 +185,16 @@ def test_only_an_upper_bound_proves_anything():
     }
     assert all(one.contracts for one in found.values())
     assert [one.proves for one in found.values()] == [False, False, True, True]
-    assert "no promise: delta may be larger" in str(found["sampled"])
+    assert "no guarantee: delta may be larger" in str(found["sampled"])
     assert "(sampled)" in str(found["sampled"])
-    assert "(the error falls)" in str(found["at_most"])
+    assert "(the error decreases)" in str(found["at_most"])
     again = lt.theory.contraction(
         found["at_most"].delta, found["at_most"].step / found["at_most"].scale_squared
     )
     assert again.kappa == pytest.approx(found["at_most"].kappa)
 
 
-def test_a_trip_of_something_else_is_refused():
+def test_trip_that_does_not_match_is_rejected():
     problem, X = problem_of((4, 4, 4), (1, 1, 1), m=300)
     for other in (
         lt.theory.trip(lt.gaussian((5, 4, 4), 300), (3, 3, 3), starts=1, samples=2),
@@ -234,25 +234,25 @@ def test_probabilities_and_the_thresholding_come_from_the_solver():
         (
             {"solver": lt.StoTIHT(sampler=lt.RandomRows(50), step=0.5)},
             ValueError,
-            "RandomRows draws any rows",
+            "RandomRows draws any subset",
         ),
         (
             {"solver": lt.StoTIHT(sampler=lt.Shuffled(50), step=0.5)},
             ValueError,
-            "The theorem draws every block anew",
+            "assumes blocks drawn with replacement",
         ),
         ({"delta": "best"}, ValueError, 'delta must be "at_least"'),
         ({"delta": 1.5}, ValueError, "delta must be between 0 and 1"),
         ({"version": "fixed"}, ValueError, 'version must be "paper" or "repaired"'),
     ],
 )
-def test_what_the_theorem_is_not_about(change, error, message):
+def test_problems_the_theorem_does_not_cover_raise(change, error, message):
     problem, X = problem_of((4, 4, 4), (1, 1, 1), m=100)
     arguments = {"solver": lt.TIHT(step=0.5), "delta": 0.2} | change
     with pytest.raises(error, match=message):
         lt.theory.contraction_of(problem, X, **arguments)
     weighted = lt.Problem(problem.A, problem.y, np.ones(100))
-    with pytest.raises(TypeError, match="one Problem without weights"):
+    with pytest.raises(TypeError, match="a single Problem without weights"):
         lt.theory.contraction_of(weighted, X, lt.TIHT(step=0.5))
 
 

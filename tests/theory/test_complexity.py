@@ -1,4 +1,4 @@
-"""The order of the number of measurements, section 5 of the paper."""
+"""Sample complexity, section 5 of the paper."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from lowtucker.theory.complexity import sample_complexity
         ((3, 3, 3), (6, 6, 6), 0.5, 1.0, 4 * (216 + 54)),  # 3r, beyond the shape
     ],
 )
-def test_against_the_formula_by_hand(shape, rank, delta, constant, expected):
+def test_sample_complexity_against_values_by_hand(shape, rank, delta, constant, expected):
     found = sample_complexity(shape, rank, delta, constant)
     assert isinstance(found, int)
     assert abs(found - expected) <= 1  # 1 / 0.1^2 is rounded
     assert found >= constant * (max(rank) ** len(shape)) / delta**2
 
 
-def test_it_is_rounded_up():
+def test_sample_complexity_is_rounded_up():
     assert sample_complexity((3, 3), (1, 1), 0.75) == 13  # 7 / 0.5625 = 12.4
 
 
@@ -38,7 +38,7 @@ def test_it_is_rounded_up():
         (((0, 3), (1, 1), 0.5), ValueError, "shape must be a tuple of positive integers"),
         (((3, 3), (1, 0), 0.5), ValueError, r"rank\[1\] = 0 must be at least 1"),
         (((3, 3), (1, 1, 1), 0.5), ValueError, r"got 3 entries, \(1, 1, 1\), for shape \(3, 3\)"),
-        (((3, 3), 2, 0.5), TypeError, "rank must have one entry a mode"),
+        (((3, 3), 2, 0.5), TypeError, "rank must have one entry per mode"),
         (((3, 3), (1, 1), 0.0), ValueError, "delta must be positive, got 0"),
         (((3, 3), (1, 1), 1.0), ValueError, r"delta must be between 0 and 1, got 1\. Try"),
         (((3, 3), (1, 1), "a"), TypeError, "delta must be a real number"),
@@ -46,11 +46,11 @@ def test_it_is_rounded_up():
         (((3, 3), (1, 1), 0.5, -1), ValueError, "constant must be positive, got -1"),
     ],
 )
-def test_bad_input(arguments, error, message):
+def test_invalid_arguments_raise(arguments, error, message):
     with pytest.raises(error, match=message):
         sample_complexity(*arguments)
 
 
-def test_a_rank_that_no_tensor_has_warns():
+def test_unattainable_rank_warns():
     with pytest.warns(lt.RankWarning, match="try rank="):
         sample_complexity((5, 5, 5), (1, 1, 2), 0.5)

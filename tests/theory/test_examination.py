@@ -1,4 +1,4 @@
-"""The verdict on measurements, on operators whose faults are known."""
+"""Findings of examine for operators with known defects."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def matrix(m, seed=0):
 
 
 def levels(found, *words):
-    """Levels of the findings that have these words."""
+    """Levels of the findings that contain these words."""
     return [one.level for one in found.findings if all(word in one.text for word in words)]
 
 
@@ -34,11 +34,11 @@ def test_good_measurements():
     assert found.adjoint < 1e-14
     assert found.row_norms == pytest.approx(np.linalg.norm(matrix(100), axis=1))
     assert all(level == "good" for level in levels(found, ""))
-    assert levels(found, "4.5 equations per degree of freedom: plenty") == ["good"]
+    assert levels(found, "4.5 equations per degree of freedom: enough") == ["good"]
     assert levels(found, "2 blocks of 50 rows are balanced") == ["good"]
 
 
-def test_the_tangent_design_is_that_of_random_tensors():
+def test_tangent_design_is_that_of_random_tensors():
     A = lt.as_operator(matrix(100), SHAPE)
     found = look(A, seed=3)
     usual = found.trip.usual
@@ -52,8 +52,8 @@ def test_the_tangent_design_is_that_of_random_tensors():
     assert found.amplification == pytest.approx(max(amplifications), rel=1e-6)
 
 
-def test_the_amplification_is_what_noise_does():
-    """Relative error of X over relative noise in y, by recoveries with noise."""
+def test_amplification_predicts_the_effect_of_noise():
+    """Relative error of X over relative noise in y, from noisy recoveries."""
     A = lt.as_operator(matrix(132), SHAPE)
     ratios = []
     for k in range(9):
@@ -70,7 +70,7 @@ def test_fewer_equations_than_degrees_of_freedom():
     found = look(matrix(20))
     assert not found.ok
     assert "20 equations for 22 degrees of freedom: take at least 44" in found.verdict
-    assert levels(found, "less than full rank") == ["bad"]
+    assert levels(found, "rank-deficient") == ["bad"]
     assert found.amplification is None
 
 
@@ -79,20 +79,20 @@ def test_few_and_many_measurements_are_noted():
     assert few.ok
     assert "expect local minima" in few.verdict
     assert levels(few, "lowtucker plan") == ["note"]
-    assert levels(look(matrix(160)), "least squares alone would do") == ["note"]
+    assert levels(look(matrix(160)), "ordinary least squares suffices") == ["note"]
 
 
-def test_repeated_rows_do_not_identify():
+def test_repeated_rows_do_not_determine_the_tensor():
     rows = matrix(15)
     found = look(np.concatenate([rows] * 4))
     assert not found.ok
-    assert levels(found, "less than full rank") == ["bad"]
-    assert "near each there are others with the same measurements" in found.verdict
+    assert levels(found, "rank-deficient") == ["bad"]
+    assert "other tensors nearby have the same measurements" in found.verdict
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse"])
-def test_what_is_hardly_measured_is_not_good(kind):
-    """A slice that is measured 1e-5 times as strongly: noise in it would be multiplied by 1e4."""
+def test_barely_measured_parts_are_reported(kind):
+    """A slice measured 1e-5 times as strongly amplifies noise by 1e4."""
     shape, m = (4, 3, 3), 30
     for factor, level in ((1e-5, "bad"), (0.005, "note")):
         rows = np.random.default_rng(0).standard_normal((m, *shape))
@@ -102,7 +102,7 @@ def test_what_is_hardly_measured_is_not_good(kind):
         found = look(A, (1, 1, 1))
         assert levels(found, "1 % of noise in y becomes about") == [level]
         assert found.ok == (level == "note")
-    assert "hardly measured" not in found.verdict
+    assert "barely measured" not in found.verdict
 
 
 def test_zero_rows_and_unequal_rows_are_noted():
@@ -111,13 +111,13 @@ def test_zero_rows_and_unequal_rows_are_noted():
     rows[50:] *= 30
     found = look(rows, block_size=50)
     assert found.ok
-    assert levels(found, "rows that are zero: 1") == ["note"]
+    assert levels(found, "zero rows: 1") == ["note"]
     assert levels(found, "row norms differ by a factor of") == ["note"]
     assert levels(found, "blocks of 50 rows differ in energy", 'p="norms"') == ["note"]
     assert levels(found, "steps of TIHT") == ["note"]
 
 
-def test_a_wrong_adjoint_ends_it():
+def test_wrong_adjoint_ends_the_examination():
     wrong = lt.FunctionOperator(
         lambda X: X.sum(0).ravel(), lambda v: 2 * np.repeat(v.reshape(1, 5, 6), 5, 0), SHAPE, 30
     )
@@ -128,7 +128,7 @@ def test_a_wrong_adjoint_ends_it():
     assert "<A(X), v> = <X, A*(v)>" in found.verdict
 
 
-def test_an_operator_without_a_design_is_looked_at_by_products(monkeypatch):
+def test_operator_without_a_fast_design_is_examined_by_products(monkeypatch):
     rows = matrix(60)
     good = lt.FunctionOperator(lambda X: rows @ X.ravel(), lambda v: (v @ rows).reshape(SHAPE),
                                SHAPE, 60)  # fmt: skip
@@ -144,14 +144,14 @@ def test_an_operator_without_a_design_is_looked_at_by_products(monkeypatch):
     blind = lt.FunctionOperator(
         lambda X: X.sum(0).ravel(), lambda v: np.repeat(v.reshape(1, 5, 6), 5, 0), SHAPE, 30
     )
-    assert levels(look(blind), "less than full rank") == ["bad"]
+    assert levels(look(blind), "rank-deficient") == ["bad"]
 
 
-def test_sampled_entries_that_leave_out_a_slice():
+def test_unsampled_slice_is_reported():
     cells = np.argwhere(np.random.default_rng(0).random((6, 6, 6)) < 0.7)
     whole = look(lt.entries((6, 6, 6), cells), (1, 1, 1))
     assert whole.ok
-    assert levels(whole, "of some tensor of that rank nothing is measured") == ["note"]
+    assert levels(whole, "some tensor of that rank has measurements of zero") == ["note"]
     hole = look(lt.entries((6, 6, 6), cells[cells[:, 1] != 4]), (1, 1, 1))
     assert not hole.ok
     assert levels(hole, "Mode 1 has no samples in slice 4") == ["bad"]
@@ -165,32 +165,32 @@ def test_complex_measurements_count_twice():
     assert found.ok
 
 
-def test_very_large_matrices_are_looked_at_in_part(monkeypatch):
+def test_very_large_matrices_are_examined_in_part(monkeypatch):
     monkeypatch.setattr(examination, "MANY", 60 * 150)
     found = look(matrix(100))
     assert (found.m, found.looked_at) == (100, 60)
-    assert levels(found, "of the first 60 rows") == ["note"]
+    assert levels(found, "use the first 60 rows") == ["note"]
     assert sum(found.trip.block_sizes) == 60
     assert len(found.row_norms) == 100
 
 
-def test_a_rank_that_is_not_attainable_warns():
+def test_unattainable_rank_warns():
     with pytest.warns(lt.RankWarning, match=r"try rank=\(1, 1, 1\)"):
         found = look(matrix(60), (1, 1, 2))
     assert found.rank == (1, 1, 1)
 
 
-def test_progress_is_told():
+def test_progress_is_reported():
     heard = []
     look(matrix(60), report=heard.append)
     assert heard == ["the adjoint", "row norms", "blocks and isometry bounds", "tangent designs"]
 
 
-def test_the_text_has_the_numbers_the_marks_and_the_verdict():
+def test_str_contains_numbers_findings_and_verdict():
     found = look(matrix(20))
     lines = str(found).splitlines()
     assert lines[0] == "20 measurements of 5x5x6 tensors, 150 entries"
-    assert "0.91 equations for each" in lines[1]
+    assert "0.91 equations per degree" in lines[1]
     assert any(line.startswith("  BAD ") for line in lines)
     assert any(line.startswith("  ok ") for line in lines)
     assert any(line.startswith("    delta >=") for line in lines)
@@ -200,12 +200,12 @@ def test_the_text_has_the_numbers_the_marks_and_the_verdict():
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda: look(matrix(30), (1, 2)), "rank must have one entry a mode"),
+        (lambda: look(matrix(30), (1, 2)), "rank must have one entry per mode"),
         (lambda: look(matrix(30), block_size=31), "blocks must be between 1 and 30"),
-        (lambda: look(lt.gaussian(SHAPE, 30, trials=2)), "A must be one operator"),
+        (lambda: look(lt.gaussian(SHAPE, 30, trials=2)), "A must be a single operator"),
         (lambda: lt.theory.examine(matrix(30), RANK), "shape is needed to read the rows"),
     ],
 )
-def test_arguments_without_a_meaning(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call()

@@ -1,4 +1,4 @@
-"""Bounds on the isometry constant, Definition 5.1, against operators whose constant is known."""
+"""Bounds on the isometry constant, Definition 5.1, against operators with known constants."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def rng(seed=0):
 
 
 def diagonal(weights):
-    """Rows sqrt(b w_j) e_j: the quotient of the spike at j is w_j, and all others lie between."""
+    """Rows sqrt(b w_j) e_j: the unit tensor at j has quotient w_j, others are in between."""
     weights = np.asarray(weights, dtype=float)
     return lt.as_operator(np.diag(np.sqrt(N * weights)), SHAPE)
 
@@ -30,7 +30,7 @@ def quotient(A, X):
 
 
 @pytest.mark.parametrize("rank", [(1, 1, 1), (2, 2, 2), (2, 3, 4)])
-def test_diagonal_operators_have_the_constant_of_their_weights(rank):
+def test_constant_of_diagonal_operators_is_given_by_their_weights(rank):
     weights = rng().uniform(0.6, 1.3, N)
     found = lt.theory.trip(diagonal(weights), rank, starts=3, samples=50)
     assert found.lowest == pytest.approx(weights.min(), rel=1e-9)
@@ -41,7 +41,7 @@ def test_diagonal_operators_have_the_constant_of_their_weights(rank):
     assert found.delta_sampled < exact
 
 
-def test_blocks_have_the_upper_inequality_and_all_rows_the_lower_one():
+def test_upper_bound_is_over_blocks_and_lower_bound_over_all_rows():
     low, high = np.full(N, 0.8), np.full(N, 1.1)
     low[5], high[7] = 0.5, 1.7
     matrix = np.concatenate([diagonal(low).matrix, diagonal(high).matrix])
@@ -64,7 +64,7 @@ def test_orthogonal_blocks_are_isometries():
     assert found.scaled.delta < 1e-10
 
 
-def test_rank_one_matrices_of_two_by_two_against_all_angles():
+def test_two_by_two_rank_one_matrices_against_all_angles():
     A = lt.gaussian((2, 2), m=5, seed=3)
     angles = np.linspace(0, np.pi, 721)
     vectors = np.stack([np.cos(angles), np.sin(angles)], axis=1)
@@ -76,7 +76,7 @@ def test_rank_one_matrices_of_two_by_two_against_all_angles():
 
 
 @pytest.mark.parametrize("blocks", [None, 20, lt.Shuffled(25)])
-def test_witnesses_can_be_checked_by_anyone(blocks):
+def test_witnesses_attain_the_bounds(blocks):
     A = lt.gaussian((4, 4, 3), m=66, seed=1)
     found = lt.theory.trip(A, (1, 2, 2), blocks, starts=2, samples=40)
     for X, value, part in (
@@ -94,7 +94,7 @@ def test_witnesses_can_be_checked_by_anyone(blocks):
 
 
 @pytest.mark.slow
-def test_the_search_beats_plain_projected_power_iteration():
+def test_search_beats_plain_projected_power_iteration():
     """Reference: X <- H_r(A*A X) and X <- H_r(X - A*A X / 2m), ten starts of 200 steps."""
     A = lt.gaussian((6, 6, 6), m=80, seed=2)
     G = A.matrix.T @ A.matrix / 80
@@ -111,7 +111,7 @@ def test_the_search_beats_plain_projected_power_iteration():
     assert found.highest >= high / 1.001
 
 
-def test_a_multiple_of_the_operator_scales_the_quotients():
+def test_scaling_the_operator_scales_the_quotients():
     A = lt.gaussian((4, 4, 4), m=60, seed=1)
     few = {"starts": 2, "samples": 20}
     one, two = (lt.theory.trip(lt.scale(A, c), (1, 1, 1), 30, **few) for c in (1.0, 8.0))
@@ -125,7 +125,7 @@ def test_a_multiple_of_the_operator_scales_the_quotients():
     assert 1 - low == pytest.approx(high - 1) == pytest.approx(one.scaled.delta)
 
 
-def test_sampled_entries_miss_a_tensor_altogether():
+def test_sampled_entries_have_a_tensor_with_zero_measurements():
     cells = np.stack(np.unravel_index(rng().permutation(125)[:60], (5, 5, 5)), axis=1)
     found = lt.theory.trip(lt.entries((5, 5, 5), cells), (1, 1, 1))
     assert found.lowest == 0
@@ -176,7 +176,7 @@ def test_samples_are_random_tensors_of_the_seed():
     assert found.usual == pytest.approx(np.median([low for low, _ in expected]))
 
 
-def test_a_rank_beyond_the_shape_is_cut_and_found_exactly():
+def test_rank_beyond_the_shape_is_reduced_and_solved_exactly():
     A = lt.gaussian((3, 3, 4), m=60, seed=1)
     found = lt.theory.trip(A, (9, 9, 9), samples=3)
     assert found.rank == (3, 3, 4)
@@ -216,7 +216,7 @@ def test_torch_operators_give_torch_witnesses():
     assert (found.lowest, found.highest) == pytest.approx((same.lowest, same.highest), rel=1e-6)
 
 
-def test_the_text_says_which_is_which():
+def test_str_labels_the_bounds():
     A = lt.gaussian((3, 3, 3), m=40, seed=1)
     text = str(lt.theory.trip(A, (1, 1, 1), 20, starts=1, samples=10))
     lines = text.splitlines()
@@ -224,42 +224,45 @@ def test_the_text_says_which_is_which():
     assert lines[1].startswith("  delta >=")
     assert "certified by witnesses" in lines[1]
     assert lines[1].endswith("of 2 blocks")
-    assert "no bound" in lines[2]
+    assert "not a bound" in lines[2]
     assert lines[3].startswith("  delta <=")
     assert "certified by norms" in lines[3]
 
 
-def test_blocks_are_counted_as_people_count():
+def test_blocks_are_numbered_from_one_in_str():
     places = [isometry._ordinal(k) for k in (0, 1, 2, 3, 10, 11, 12, 20, 21, 110)]
     assert places == ["1st", "2nd", "3rd", "4th", "11th", "12th", "13th", "21st", "22nd", "111th"]
 
 
 @pytest.mark.parametrize("scale", [1e160, 1e-160])
-def test_scales_whose_squares_are_no_numbers_are_refused(scale):
+def test_extreme_scales_are_rejected(scale):
     A = lt.scale(lt.gaussian((3, 3, 3), m=20, seed=1), scale)
     for look in (lt.theory.trip, lt.theory.examine):
-        with pytest.raises(ValueError, match="Give A in other units"):
+        with pytest.raises(ValueError, match="Rescale A"):
             look(A, (1, 1, 1))
 
 
 @pytest.mark.parametrize(
     ("call", "message"),
     [
-        (lambda A: lt.theory.trip(A, (1, 1)), "rank must have one entry a mode"),
+        (lambda A: lt.theory.trip(A, (1, 1)), "rank must have one entry per mode"),
         (lambda A: lt.theory.trip(A, (0, 1, 1)), r"rank\[0\] = 0"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), 0), "blocks must be between 1 and 20, got 0"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), 21), "blocks must be between 1 and 20, got 21"),
-        (lambda A: lt.theory.trip(A, (1, 1, 1), lt.RandomRows(5)), "RandomRows draws any rows"),
+        (
+            lambda A: lt.theory.trip(A, (1, 1, 1), lt.RandomRows(5)),
+            "RandomRows draws any subset of rows",
+        ),
         (lambda A: lt.theory.trip(A, (1, 1, 1), quantile=1.5), "quantile must be between 0 and 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), starts=0), "starts must be at least 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), samples=0), "samples must be at least 1"),
         (lambda A: lt.theory.trip(A, (1, 1, 1), iterations=-1), "iterations must be at least 0"),
         (
             lambda A: lt.theory.trip(lt.gaussian((3, 3, 3), m=4, trials=2), (1, 1, 1)),
-            "A must be one operator, got a stack",
+            "A must be a single operator, got a batch",
         ),
     ],
 )
-def test_arguments_without_a_meaning(call, message):
+def test_invalid_arguments_raise(call, message):
     with pytest.raises(ValueError, match=message):
         call(lt.gaussian((3, 3, 3), m=20, seed=1))

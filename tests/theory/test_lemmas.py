@@ -1,7 +1,7 @@
 """Section 5 of the paper, lemma by lemma, on operators whose TRIP constants are known exactly.
 
-Plain NumPy, written from the paper: nothing of ``lowtucker.theory`` is used here. Where the paper
-is wrong, the counterexample is here, and so is what holds instead; docs/theory.md derives it.
+Plain NumPy, written from the paper: ``lowtucker.theory`` is not used. Where the paper is wrong,
+this file has a counterexample and the correct statement; docs/theory.md derives it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ROUNDING = 1e-10
 
 @dataclass(frozen=True)
 class Blocks:
-    """Blocks A_{b_i} as matrices of b_i rows, probabilities p(i), and what is known of them."""
+    """Blocks A_{b_i} as matrices of b_i rows, probabilities p(i), and known constants."""
 
     matrices: tuple[np.ndarray, ...]
     p: np.ndarray
@@ -37,7 +37,7 @@ class Blocks:
 
     @property
     def weights(self):
-        """w_i = b_i / (m p(i)): the paper's 1 / (M p(i)) where blocks have one length."""
+        """w_i = b_i / (m p(i)): the paper's 1 / (M p(i)) if all blocks have the same length."""
         return np.array([len(B) for B in self.matrices]) / (len(self.A) * self.p)
 
     @property
@@ -47,7 +47,7 @@ class Blocks:
 
 
 def rows_of(factors, rng, extra):
-    """Blocks with (1/b) A_b^T A_b = R^T R, mixed so that no row is special, b = len(R) + extra."""
+    """Blocks with (1/b) A_b^T A_b = R^T R, mixed by a random rotation, b = len(R) + extra."""
     blocks = []
     for R, more in zip(factors, extra, strict=True):
         b = len(R) + more
@@ -68,9 +68,9 @@ def orthogonal(seed):
 
 
 def diagonal(seed):
-    """(1/b_i)||A_{b_i}(X)||^2 = sum_j w_ij X_j^2: tensors of one entry, rank one, are extreme.
+    """(1/b_i)||A_{b_i}(X)||^2 = sum_j w_ij X_j^2: tensors with one entry, of rank one, are extreme.
 
-    Some weights are zero, so the blocks have fewer rows than X has entries, and unequally many.
+    Some weights are zero, so the blocks have fewer rows than X has entries, and unequal lengths.
     """
     rng = np.random.default_rng(seed)
     w = rng.uniform(0.7, 1.3, (3, N)) * (rng.random((3, N)) < 0.9)
@@ -99,7 +99,7 @@ def diagonal_sum(shape):
 def traces(delta, shape, s, sign=1.0):
     """R with R^T R = (1 - delta) I + (2 delta / s) t t^T: delta exactly, at first rank s."""
     t = diagonal_sum(shape)
-    if sign < 0:  # another t for another block, of the same kind
+    if sign < 0:  # a different t of the same kind for every block
         t[0] *= -1
     return np.vstack(
         [math.sqrt(1 - delta) * np.eye(t.size), math.sqrt(2 * delta / s) * t.reshape(1, -1)]
@@ -107,7 +107,7 @@ def traces(delta, shape, s, sign=1.0):
 
 
 def traced(seed, shape=(8, 8, 1), s=3):
-    """Long gradients: L_i = 1 - delta + 2 delta n / s is larger than 1 + delta."""
+    """Large gradients: L_i = 1 - delta + 2 delta n / s is larger than 1 + delta."""
     rng = np.random.default_rng(seed)
     delta = rng.uniform(0.1, 0.6)
     factors = [traces(delta, shape, s), traces(delta, shape, s, sign=-1.0)]
@@ -120,7 +120,7 @@ every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 def low_rank(rng, shape, rank=RANK):
-    """A tensor of that rank: full, or few entries, anywhere or at (k, k, 1), as extremes are."""
+    """A tensor of that rank: dense, or with few entries, anywhere or at (k, k, 1)."""
     core = rng.standard_normal(rank)
     style, same = rng.integers(3), rng.permutation(min(shape[:2]))
     for k, (n, r) in enumerate(zip(shape, rank, strict=True)):
@@ -131,12 +131,12 @@ def low_rank(rng, shape, rank=RANK):
 
 
 def span(*tensors):
-    """Orthonormal basis, as columns, of the space that the tensors span."""
+    """Orthonormal basis, as columns, of the span of the tensors."""
     return np.linalg.qr(np.stack([T.ravel() for T in tensors], axis=1))[0]
 
 
 def gradient(B, y, X):
-    """(1/b) sum_j A_j (<A_j, X> - y_j), one measurement after the other."""
+    """(1/b) sum_j A_j (<A_j, X> - y_j), by a loop over measurements."""
     total = np.zeros(X.size)
     for row, value in zip(B, y, strict=True):
         total += row * (row @ X.ravel() - value)
@@ -144,7 +144,7 @@ def gradient(B, y, X):
 
 
 def instance(kind, seed):
-    """Blocks; X', X and a third tensor of rank r; what the gradients of the blocks differ by."""
+    """Blocks; X', X and a third tensor of rank r; differences of the gradients of the blocks."""
     blocks = KINDS[kind](seed)
     rng = np.random.default_rng(seed + 1)
     X1, X0, X2 = (low_rank(rng, blocks.shape) for _ in range(3))
@@ -155,13 +155,13 @@ def instance(kind, seed):
     return blocks, X1, X0, X2, differences
 
 
-# ---- the operators are what they claim to be
+# ---- properties of the operators
 
 
 @every_kind
 @given(seed=seeds)
 @fixed
-def test_the_constants_bound_every_tensor_of_low_rank(kind, seed):
+def test_constants_bound_every_tensor_of_low_rank(kind, seed):
     blocks = KINDS[kind](seed)
     rng = np.random.default_rng(seed + 1)
     X = sum(low_rank(rng, blocks.shape) for _ in range(3)).ravel()
@@ -171,7 +171,7 @@ def test_the_constants_bound_every_tensor_of_low_rank(kind, seed):
         assert np.sum((B @ X) ** 2) / len(B) <= blocks.rho_plus + ROUNDING
 
 
-def test_tensors_of_one_entry_attain_the_constants_of_a_diagonal_operator():
+def test_tensors_with_one_entry_attain_the_constants_of_a_diagonal_operator():
     blocks = diagonal(3)
     whole = np.sum(blocks.A**2, axis=0) / len(blocks.A)
     parts = [np.sum(B**2, axis=0) / len(B) for B in blocks.matrices]
@@ -201,7 +201,7 @@ def test_weights_make_unequal_blocks_unbiased(kind, seed):
     terms = zip(blocks.p, blocks.weights, blocks.matrices, parts, strict=True)
     mean = sum(p * w * gradient(B, part, X1) for p, w, B, part in terms)
     np.testing.assert_allclose(mean, gradient(blocks.A, y, X1), rtol=0, atol=1e-9)
-    assert blocks.weights.max() >= 1  # their mean is 1: so alpha >= rho+
+    assert blocks.weights.max() >= 1  # their mean is 1, so alpha >= rho+
 
 
 # ---- Lemma 5.2
@@ -229,11 +229,11 @@ def test_5_6_as_printed_is_false():
     # entries: 1 + delta at (1, 1, 1), 2 delta at the other (k, k, 1)
     assert np.linalg.norm(change) == pytest.approx(math.sqrt(1.5**2 + 15))
     assert np.linalg.norm(change) > 1.38 * 2 * (1 + delta)
-    # and so is (5.4), which rests on it, with rho+ = alpha = 3, rho- = 1/2, mu = 1/alpha
+    # and so is (5.4), which depends on it, with rho+ = alpha = 3, rho- = 1/2, mu = 1/alpha
     mu, rho = 1 / 3, 3.0
     left = np.linalg.norm(X.ravel() - mu * change)
     assert left > 1.07 * math.sqrt(1 + mu**2 * rho * rho - 2 * mu * (1 - delta))
-    # delta is what it was said to be, for (sum_k x_k y_k z_1)^2 <= 1
+    # delta is as claimed, for (sum_k x_k y_k z_1)^2 <= 1
     rng = np.random.default_rng(0)
     for _ in range(200):
         Z = low_rank(rng, X.shape)
@@ -279,7 +279,7 @@ def test_5_8_co_coercivity_with_one_plus_delta(kind, seed):
 @given(seed=seeds)
 @fixed
 def test_5_8_holds_with_the_norm_on_u_for_any_operator(seed):
-    """All that it uses: the largest (1/b)||A_b(X)||^2 / ||X||^2 in U."""
+    """It uses only the largest (1/b)||A_b(X)||^2 / ||X||^2 in U."""
     rng = np.random.default_rng(seed)
     B = rng.standard_normal((rng.integers(1, 30), N))
     X1, X0, X2 = (low_rank(rng, SHAPE) for _ in range(3))
@@ -290,7 +290,7 @@ def test_5_8_holds_with_the_norm_on_u_for_any_operator(seed):
 
 
 def test_5_8_is_sharp():
-    """At the heaviest entry: nothing less than 1 + delta will do."""
+    """At the entry of largest weight, 1 + delta is attained."""
     blocks = diagonal(3)
     squares = [np.sum(B**2, axis=0) / len(B) for B in blocks.matrices]
     i, j = np.unravel_index(np.argmax(squares), (3, N))
@@ -303,7 +303,7 @@ def test_5_8_is_sharp():
 
 
 def radicand(mu, largest, blocks):
-    """1 + (mu^2 alpha - 2 mu) q: q = rho- while the bracket is negative, rho+ where it is not."""
+    """1 + (mu^2 alpha - 2 mu) q: q = rho- if the bracket is negative, otherwise rho+."""
     slope = mu**2 * largest - 2 * mu
     return 1 + slope * (blocks.rho_minus if slope <= 0 else blocks.rho_plus)
 
@@ -342,10 +342,10 @@ def test_5_4_repaired_without_the_projection(kind, seed, mu):
 
 @pytest.mark.parametrize("mu", [0.2, 1 / 1.25, 1.5, 1.7, 3.0])
 def test_both_radicands_are_sharp(mu):
-    """Blocks that see an entry with weight 1 + delta or not at all; an entry that all of them see.
+    """Blocks that measure an entry with weight 1 + delta or not at all.
 
-    Five blocks, delta = 1/4: entry 0 is seen by three, (3/5)(5/4) = 3/4 = 1 - delta, entry 1 by
-    all. While mu alpha <= 2 (mu <= 1.6) entry 0 attains the bound on the mean square, then entry 1.
+    Five blocks, delta = 1/4: entry 0 is measured by three, (3/5)(5/4) = 3/4 = 1 - delta, entry 1
+    by all. Entry 0 attains the bound on the mean square if mu alpha <= 2 (mu <= 1.6), else entry 1.
     """
     w = np.full((5, 2), 1.25)
     w[3:, 0] = 0
@@ -355,12 +355,12 @@ def test_both_radicands_are_sharp(mu):
     assert squares.max() <= radicand(mu, 1.25, blocks) + ROUNDING
 
 
-# ---- the chain of the theorem's proof
+# ---- the chain of inequalities in the proof of the theorem
 
 
 @given(u=st.floats(0, 1e3), v=st.floats(0, 1e3), x=st.floats(0, 1e4))
 @fixed
-def test_the_quadratic_inequality(u, v, x):
+def test_quadratic_inequality(u, v, x):
     root = u + math.sqrt(u * u + v)  # the largest x with x^2 - 2 u x - v <= 0
     assert root <= 2 * u + math.sqrt(v) + ROUNDING * (1 + u + v)
     if x * x - 2 * u * x - v <= 0:
@@ -380,7 +380,7 @@ def hosvd(Z, rank):
 @pytest.mark.parametrize("shape", [(4, 3, 3), (5, 6), (3, 2, 3, 2)])
 @given(seed=seeds, noise=st.floats(0.0, 3.0))
 @fixed
-def test_the_chain_from_3_6_to_the_error_of_a_step(shape, seed, noise):
+def test_chain_from_3_6_to_the_error_of_a_step(shape, seed, noise):
     """(3.6) with eta = sqrt(d), and 1 for matrices, then both displays after it."""
     rng = np.random.default_rng(seed)
     rank = tuple(min(2, n) for n in shape)
@@ -400,12 +400,12 @@ def test_the_chain_from_3_6_to_the_error_of_a_step(shape, seed, noise):
 
 @given(seed=seeds)
 @fixed
-def test_projections_of_the_noise_are_bounded_whatever_the_subspace(seed):
+def test_projections_of_the_noise_are_bounded_for_any_subspace(seed):
     """||P_U g||^2 is at most the energy of the 3 r_k largest singular values of g_(k), each k."""
     rng = np.random.default_rng(seed)
     shape, rank = (7, 5, 6), (2, 1, 1)
     g = rng.standard_normal(shape)
-    # three tensors that have much of g: its truncation, and the truncations of what is left
+    # three tensors close to g: its truncation, and truncations of the remainder
     first = hosvd(g, rank)
     second = hosvd(g - first, rank)
     U = span(first, second, hosvd(g - first - second, rank))

@@ -1,4 +1,4 @@
-"""Plans: numbers by hand, what they promise, what is simulated in their place."""
+"""Plans: against values by hand and new simulations, and extrapolation."""
 
 from __future__ import annotations
 
@@ -10,23 +10,17 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.theory import planning
+from lowtucker.theory import planning, trials
 from lowtucker.theory.planning import Plan, plan
-from lowtucker.theory.transition import (
-    NAMES,
-    PhaseTransition,
-    RandomRecoveries,
-    drawn,
-    phase_transition,
-    wilson,
-)
+from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
+from lowtucker.theory.trials import OPERATORS, RandomRecoveries, draw_operator
 
 SHAPE, RANK, DOF = (8, 9, 10), (2, 2, 2), 8 + 12 + 14 + 16
 
 
 @pytest.fixture
 def outcomes(monkeypatch):
-    """Trials that succeed where a function of (m, k) says so; what was computed."""
+    """Replace trials by a rule (m, k) -> success; return the list of computed trials."""
     seen = []
 
     def set_rule(succeeds):
@@ -47,19 +41,21 @@ def same(one, two):
         np.testing.assert_array_equal(*found, err_msg=name)
 
 
-# What is promised
+# Predictions
 
 
 @pytest.mark.parametrize(
     ("trials", "fresh", "operator"),
     [
         (2, 5, "gaussian"),
-        *[pytest.param(4, 10, name, marks=pytest.mark.slow) for name in NAMES],
+        *[pytest.param(4, 10, name, marks=pytest.mark.slow) for name in OPERATORS],
     ],
 )
-def test_plans_hold(operator, trials, fresh, monkeypatch):
-    """Measured afresh with another seed, the rate is where the plan says."""
-    monkeypatch.setattr(planning, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0))  # fewer, for time
+def test_planned_rate_holds_for_new_trials(operator, trials, fresh, monkeypatch):
+    """With another seed, the rate is within the interval of the plan."""
+    monkeypatch.setattr(
+        planning, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0)
+    )  # fewer levels, for speed
     shape, rank = (5, 5, 6), (1, 2, 2)
     made = plan(shape, rank, operator, trials=trials)
     assert made.dof == 22
@@ -77,19 +73,19 @@ def test_plans_hold(operator, trials, fresh, monkeypatch):
     smallest = made.transition.suggest()
     assert smallest < made.m
     assert (made.transition.rate[made.transition.m < smallest][-1:] < 0.95).all()
-    A = drawn(operator, shape, made.m, 0)
+    A = draw_operator(operator, shape, made.m, 0)
     result = lt.recover(A, A.forward(lt.random_tucker(shape, rank, seed=0)), rank)
     phases = {phase.split()[0] for phase in result.history["phase"][1:]}
     assert phases <= set(made.solvers)
     assert made.solvers[0] in phases
 
 
-def test_noise():
-    """Gaussian rows: an error of about noise sqrt(dof / m), which is what is promised."""
+def test_error_of_a_plan_with_noise():
+    """Gaussian rows: an error of about noise sqrt(dof / m), as predicted."""
     made = plan((5, 5, 6), (1, 2, 2), noise=0.02, trials=4)
     assert 0.6 < made.error / (0.02 * np.sqrt(22 / made.m)) < 2.0
     assert made.error <= 0.02
-    assert "an error of at most 0.02" in made.notes[0]
+    assert "the error is at most 0.02" in made.notes[0]
 
 
 # The search
@@ -103,7 +99,7 @@ def order(seen):
     return [m for m, _ in itertools.groupby(seen, key=lambda one: one[0])]
 
 
-def test_it_goes_down_until_the_rate_is_not_reached(outcomes):
+def test_search_goes_down_until_the_rate_is_missed(outcomes):
     seen = outcomes(lambda m, k: m >= 2 * DOF)
     made = plan(SHAPE, RANK, trials=4)
     assert ratios(made) == [1.76, 2, 2.5, 3]
@@ -114,21 +110,21 @@ def test_it_goes_down_until_the_rate_is_not_reached(outcomes):
     np.testing.assert_array_equal(made.transition.trials, [1, 4, 8, 4])
 
 
-def test_it_goes_up_until_the_rate_is_reached_twice(outcomes):
+def test_search_goes_up_until_the_rate_is_reached_twice(outcomes):
     seen = outcomes(lambda m, k: m >= 5 * DOF)
     made = plan(SHAPE, RANK, trials=4)
     assert ratios(made) == [3, 4, 5, 6]
     assert made.m == 300
     assert order(seen) == [150, 200, 250, 300]
     assert seen.count((300, 7)) == 1
-    assert ratios(plan(SHAPE, RANK, "dct", trials=2)) == [4, 5, 6]  # where it begins
+    assert ratios(plan(SHAPE, RANK, "dct", trials=2)) == [4, 5, 6]  # the first level
     outcomes(lambda m, k: m >= 8 * DOF)
     assert ratios(plan(SHAPE, RANK, "entries", trials=2)) == [6, 8, 10]
     assert ratios(plan(SHAPE, RANK, "rank-one", trials=2)) == [6, 8, 10]
 
 
-def test_new_trials_may_take_a_suggestion_back(outcomes):
-    """Levels 2.5 and 3 have luck with the first 4 trials; then 5 is above the smallest."""
+def test_new_trials_can_reject_a_suggestion(outcomes):
+    """Levels 2.5 and 3 reach the rate with the first 4 trials only by chance."""
     outcomes(lambda m, k: m >= 200 or (m >= 125 and k < 4))
     made = plan(SHAPE, RANK, trials=4)
     assert ratios(made) == [2, 2.5, 3, 4, 5]
@@ -137,43 +133,52 @@ def test_new_trials_may_take_a_suggestion_back(outcomes):
     np.testing.assert_array_equal(made.transition.recovered, [0, 4, 4, 4, 8])
 
 
-def test_never_more_than_all_entries(outcomes):
+def test_m_never_exceeds_the_number_of_entries(outcomes):
     outcomes(lambda m, k: m == 720)
-    for operator in NAMES:
+    for operator in OPERATORS:
         made = plan(SHAPE, RANK, operator, trials=3)
         assert made.transition.m[-1] == made.m == 720
         assert made.share == 1
-        assert "as many as there are entries: read them all, or solve by plain" in made.notes[-1]
+        assert "as many measurements as entries: measure every entry, or solve by" in made.notes[-1]
 
 
-def test_a_rate_that_is_never_reached(outcomes):
+def test_plan_if_the_rate_is_never_reached(outcomes):
     outcomes(lambda m, k: False)
     made = plan(SHAPE, RANK, trials=3)
     assert made.m is made.share is made.simulated is made.passes is made.error is None
-    assert list(made.transition.m) == [150, 200, 250, 300, 400, 500, 600, 720]  # all but once
-    assert made.notes[-1] == "Take a smaller rank, or another operator."
-    assert re.search(r"measurements +none up to 14.4 dof had a rate of 0.95", str(made))
+    assert list(made.transition.m) == [
+        150,
+        200,
+        250,
+        300,
+        400,
+        500,
+        600,
+        720,
+    ]  # all entries only once
+    assert made.notes[-1] == "Try a smaller rank, or another operator."
+    assert re.search(r"measurements +none up to 14.4 dof reached a rate of 0.95", str(made))
 
 
-def test_a_rate_that_is_always_reached(outcomes):
+def test_plan_if_the_rate_is_always_reached(outcomes):
     outcomes(lambda m, k: True)
     made = plan(SHAPE, RANK, trials=3)
-    assert made.m == 63  # above 1.1 dof, the least that is tried
+    assert made.m == 63  # the level above 1.1 dof, the smallest
     made = plan((6, 6, 6), (5, 5, 5), "entries", trials=3)
     assert list(made.transition.m) == [154, 175, 210, 216]
-    assert "as many as there are" not in str(made)
+    assert "as many measurements as" not in str(made)
 
 
 @pytest.mark.parametrize(
     ("trials", "rate", "allowed"),
     [(20, 0.95, 1), (4, 0.95, 0), (6, 0.8, 1), (10, 0.7, 3), (3, 1, 0)],
 )
-def test_a_level_ends_when_the_rate_is_impossible(outcomes, trials, rate, allowed):
-    """Every second trial fails at 2.5 dof, and the allowed number of them above."""
+def test_level_ends_as_soon_as_the_rate_is_impossible(outcomes, trials, rate, allowed):
+    """Every second trial fails at 2.5 dof, and the allowed number above."""
     failing = [k for k in range(trials) if k % 2][:allowed]
     seen = outcomes(lambda m, k: k not in failing if m > 125 else k % 2 == 0)
     made = plan(SHAPE, RANK, rate=rate, trials=trials)
-    last = 2 * allowed + 1  # the failure that is one too many
+    last = 2 * allowed + 1  # one failure too many
     assert made.m == 200
     assert [k for m, k in seen if m == 125] == list(range(last + 1))
     np.testing.assert_array_equal(made.transition.trials, [last + 1, trials, 2 * trials])
@@ -182,7 +187,7 @@ def test_a_level_ends_when_the_rate_is_impossible(outcomes, trials, rate, allowe
     )
 
 
-def test_what_is_kept_is_not_computed_again(outcomes, tmp_path):
+def test_stored_trials_are_reused(outcomes, tmp_path):
     seen = outcomes(lambda m, k: m >= 125 and k != 3)
     settings = {"rate": 0.8, "folder": tmp_path}
     first = plan(SHAPE, RANK, trials=6, **settings)
@@ -192,9 +197,9 @@ def test_what_is_kept_is_not_computed_again(outcomes, tmp_path):
     more = plan(SHAPE, RANK, trials=8, **settings)
     assert sorted(seen[20:]) == [(125, 6), (125, 7), *((150, k) for k in range(12, 16))]
     same(more, plan(SHAPE, RANK, trials=8, rate=0.8))
-    # more than are needed are there: the same trials count
+    # more trials are stored than needed: only the first ones count
     same(plan(SHAPE, RANK, trials=6, **settings), first)
-    # a file is lost
+    # a file is missing
     lost = next(path for path in tmp_path.rglob("5-6.npz") if "m125" in str(path))
     lost.unlink()
     seen.clear()
@@ -205,7 +210,7 @@ def test_what_is_kept_is_not_computed_again(outcomes, tmp_path):
 
 
 @pytest.mark.parametrize("after", [0, 3, 11])
-def test_it_goes_on_after_an_interrupt(outcomes, tmp_path, after):
+def test_plan_resumes_after_an_interrupt(outcomes, tmp_path, after):
     seen = outcomes(lambda m, k: m >= 125)
     expected = plan(SHAPE, RANK, trials=6)
     seen.clear()
@@ -222,8 +227,8 @@ def test_it_goes_on_after_an_interrupt(outcomes, tmp_path, after):
     assert len(seen) == len(set(seen)) == 19
 
 
-def test_progress_is_told(outcomes):
-    """In all, of a number that is a guess at first, and of the level; it never goes back."""
+def test_progress_is_reported(outcomes):
+    """Reports totals, which are estimates at first, and levels; it never decreases."""
     outcomes(lambda m, k: m >= 125)
     heard = []
     plan(SHAPE, RANK, trials=2, progress=lambda *news: heard.append(news))
@@ -242,36 +247,36 @@ def test_progress_is_told(outcomes):
     plan(SHAPE, RANK, trials=2, progress=lambda *news: heard.append(news))
     assert [done for done, _, _ in heard] == sorted(done for done, _, _ in heard)
     assert all(done <= total for done, total, _ in heard)
-    assert heard[-1] == (16, 16, "done")  # seven levels, one of them twice
+    assert heard[-1] == (16, 16, "done")  # seven levels, one of them with twice the trials
 
 
 @pytest.mark.slow
-def test_plans_do_not_depend_on_the_workers(monkeypatch, tmp_path):
-    monkeypatch.setattr(planning, "SMALL", 0)  # processes even for these
+def test_plan_does_not_depend_on_the_number_of_workers(monkeypatch, tmp_path):
+    monkeypatch.setattr(planning, "SMALL", 0)  # use processes even for small problems
     monkeypatch.setattr(planning, "LADDER", (1.1, 8.0))
     settings = {"trials": 6, "rate": 0.8}
     made = plan((5, 5, 6), (1, 2, 2), "entries", **settings, workers=2, folder=tmp_path)
     same(made, plan((5, 5, 6), (1, 2, 2), "entries", **settings))
     assert len(made.transition.m) == 2
-    assert made.transition.trials.min() < 6  # a level that ended early is among them
+    assert made.transition.trials.min() < 6  # one of the levels ended early
 
 
-def test_failing_slowly_is_failing(monkeypatch):
+def test_slow_convergence_counts_as_failure(monkeypatch):
     given = []
-    before = lt.theory.transition.Fit.__call__
+    before = trials.Fit.__call__
 
     def remember(self, problem, rank):
         given.append(self.max_epochs)
         return before(self, problem, rank)
 
-    monkeypatch.setattr(lt.theory.transition.Fit, "__call__", remember)
+    monkeypatch.setattr(trials.Fit, "__call__", remember)
     made = plan((5, 5, 6), (1, 2, 2), trials=2)
     assert set(given) == {60}
-    assert "within 60 epochs: failing slowly counts as failing" in made.notes[0]
+    assert "within 60 epochs: slow convergence counts as failure" in made.notes[0]
 
 
-def test_trials_are_fewer_where_they_are_slow(outcomes):
-    """20 and 60 epochs where a trial takes up to a second; 5 and 30 where it takes several."""
+def test_slow_trials_are_fewer_by_default(outcomes):
+    """20 trials of 60 epochs if a trial takes up to a second; 5 of 30 if it takes several."""
     outcomes(lambda m, k: 125 <= m < 1000 or m >= 9000)
     quick, slow = plan(SHAPE, RANK), plan((100, 100, 100), (5, 5, 5), "entries")
     assert quick.simulated["trials"] == 40
@@ -280,23 +285,23 @@ def test_trials_are_fewer_where_they_are_slow(outcomes):
     low, high = wilson(10, 10)
     assert f"10 of 10 simulated; the rate is between {low:.0%} and {high:.0%}" in str(slow)
     assert "within 30 epochs" in slow.notes[0]
-    more = plan((100, 100, 100), (5, 5, 5), "entries", trials=8)  # as many as are asked for
+    more = plan((100, 100, 100), (5, 5, 5), "entries", trials=8)  # an explicit number is used
     assert more.simulated["trials"] == 16
 
 
-def test_runs_that_doubt_what_is_right_are_counted(monkeypatch):
+def test_recoveries_not_reported_as_success_are_counted(monkeypatch):
     def trial(self, m, seed):
         return (1e-8 if m >= 125 else 0.5), 3.0, seed[1] % 4 > 0
 
     monkeypatch.setattr(RandomRecoveries, "trial", trial)
     made = plan(SHAPE, RANK, trials=4)
     assert made.simulated["called_success"] == 6
-    assert "Of the 8 that were recovered 6 runs said so (result.success)" in str(made)
+    assert "Of the 8 recovered tensors, 6 were reported as success (result.success)" in str(made)
     doubts = replace(made.transition, called_success=made.transition.recovered - 1)
     assert planning._notes_on_verdicts(replace(made, transition=doubts).simulated) == ()
 
 
-# Too large for a simulation
+# Tensors too large to simulate
 
 
 @pytest.mark.parametrize(
@@ -312,7 +317,7 @@ def test_runs_that_doubt_what_is_right_are_counted(monkeypatch):
         ("dct", (100, 100, 100), (5, 5, 5)),
     ],
 )
-def test_what_is_quick_is_simulated_as_it_is(operator, shape, rank):
+def test_fast_problems_are_simulated_at_their_true_shape(operator, shape, rank):
     assert planning._affordable(operator, shape, rank) == (shape, rank)
 
 
@@ -330,7 +335,7 @@ def test_what_is_quick_is_simulated_as_it_is(operator, shape, rank):
         ("dct", (300, 300, 300), (3, 3, 3)),
     ],
 )
-def test_a_smaller_tensor_has_the_same_rank_and_order(operator, shape, rank):
+def test_smaller_tensor_has_the_same_rank_and_order(operator, shape, rank):
     small, ranks = planning._affordable(operator, shape, rank)
     assert ranks == rank
     assert small != shape
@@ -341,7 +346,7 @@ def test_a_smaller_tensor_has_the_same_rank_and_order(operator, shape, rank):
         larger = tuple(min(n, round(s / 0.9)) for s, n in zip(small, shape, strict=True))
         grown = 24 * lt.degrees_of_freedom(larger, rank) * np.prod(larger)
         tight = all(s == min(n, 4 * r) for s, n, r in zip(small, shape, rank, strict=True))
-        assert tight or grown > 1.8e8  # not smaller than it must be
+        assert tight or grown > 1.8e8  # not smaller than necessary
     else:
         assert min(small) > 90
 
@@ -350,7 +355,7 @@ def test_a_smaller_tensor_has_the_same_rank_and_order(operator, shape, rank):
     ("operator", "shape", "rank"),
     [("gaussian", (100,) * 3, (20,) * 3), ("entries", (300, 400, 500), (30, 9, 4))],
 )
-def test_a_large_rank_is_made_smaller_too(operator, shape, rank):
+def test_large_rank_is_reduced_as_well(operator, shape, rank):
     small, ranks = planning._affordable(operator, shape, rank)
     assert len(small) == len(ranks) == 3
     assert all(1 <= r < n for n, r in zip(small, ranks, strict=True))
@@ -359,8 +364,8 @@ def test_a_large_rank_is_made_smaller_too(operator, shape, rank):
     assert lt.attainable_rank(ranks) == ranks
 
 
-def test_an_extrapolation_says_so(outcomes):
-    """From n to N: sqrt(N^3 / n^3) over the ratio of dof, and a quarter."""
+def test_extrapolation_is_reported(outcomes):
+    """From n to N: sqrt(N^3 / n^3) over the ratio of dof, times 1.25."""
     outcomes(lambda m, k: True)
     made = plan((1000, 1000, 1000), (5, 5, 5), trials=3)
     assert made.scaled_down
@@ -374,16 +379,16 @@ def test_an_extrapolation_says_so(outcomes):
     assert abs(made.m - np.ceil(1.25 * small) / small * growth * 15050) <= 1
     text = " ".join(str(made).split())
     assert f"recovered not simulated: m is extrapolated from shape {t.shape}" in text
-    assert "confidence" not in text  # that would be another tensor's
+    assert "confidence" not in text  # it would be that of another tensor
     assert "(median of the smaller tensor)" in text
-    simulated = f"Simulated was {t.shape}, rank (5, 5, 5), with {small} degrees of freedom"
+    simulated = f"The simulation is of shape {t.shape}, rank (5, 5, 5), with {small} degrees of"
     assert f"extrapolation: the true shape takes too long to simulate. {simulated}" in text
-    assert f"per degree of freedom m is {growth:.2f} times as large here" in text
-    assert "lowtucker.seeded_gaussian makes them when they are read" in text
+    assert f"m / dof is {growth:.2f} times as large here" in text
+    assert "lowtucker.seeded_gaussian generates them on the fly" in text
     assert made.operator_bytes == 8 * made.m * 10**9
 
 
-def test_where_sqrt_n_grows_as_dof_only_the_margin_is_added(outcomes):
+def test_only_the_margin_is_added_where_sqrt_n_grows_as_dof(outcomes):
     outcomes(lambda m, k: True)
     made = plan((1000, 1000), (2, 2), trials=3)
     t = made.transition
@@ -391,7 +396,7 @@ def test_where_sqrt_n_grows_as_dof_only_the_margin_is_added(outcomes):
     assert np.isclose(made.m / made.dof, 1.25 * t.m[1] / t.dof, rtol=0.02)
 
 
-def test_other_solvers_at_the_true_shape_are_named(outcomes):
+def test_different_solvers_at_the_true_shape_are_noted(outcomes):
     outcomes(lambda m, k: m >= 12 * 1500)
     made = plan((300, 300, 300), (8, 8, 8), "entries", trials=3)
     assert made.scaled_down
@@ -402,20 +407,20 @@ def test_other_solvers_at_the_true_shape_are_named(outcomes):
     assert not any("The smaller tensor" in note for note in made.notes)
 
 
-def test_every_slice_of_the_true_shape_is_met(outcomes):
-    """With 2 dof = 4 n samples e^-4 of the slices are empty; 8 ln n samples a slice are not."""
+def test_every_slice_of_the_true_shape_is_sampled(outcomes):
+    """With 2 dof = 4 n samples, e^-4 of the slices are empty; with 8 ln n per slice, none."""
     outcomes(lambda m, k: True)
     shape, rank = (20000, 20000), (1, 1)
     made = plan(shape, rank, "entries", trials=5)
     assert made.scaled_down
     assert made.m > 4 * made.dof
-    assert any("too few would be in some slices of the true shape" in note for note in made.notes)
+    assert any("some slices of the true shape have too few samples" in note for note in made.notes)
     expected_empty = 2 * 20000 * np.exp(-made.m / 20000)
     assert expected_empty < 0.5
-    assert made.m < 20000 * (np.log(2 * 20000) + 6)  # and not many more than that
+    assert made.m < 20000 * (np.log(2 * 20000) + 6)  # and not many more
     index = np.random.default_rng(0).integers(20000, size=(made.m, 2))
     assert all(len(np.unique(index[:, k])) == 20000 for k in range(2))
-    # Gaussian rows meet all of them
+    # Gaussian rows measure every slice
     assert plan(shape, rank, trials=5).m < 2 * made.dof
 
 
@@ -428,7 +433,7 @@ def test_every_slice_of_the_true_shape_is_met(outcomes):
         ("gaussian", 8 * 125 * 720),
         ("rank-one", 8 * 125 * 27),
         ("entries", 8 * 125 * 3),
-        ("dct", 8 * 125 + 720),  # places, and a sign for each entry
+        ("dct", 8 * 125 + 720),  # positions, and a sign for each entry
     ],
 )
 def test_memory_of_the_operator(outcomes, operator, expected):
@@ -436,7 +441,7 @@ def test_memory_of_the_operator(outcomes, operator, expected):
     made = plan(SHAPE, RANK, operator, trials=3)
     assert made.m == 125
     assert made.operator_bytes == expected
-    A = drawn(operator, SHAPE, 125, 0)
+    A = draw_operator(operator, SHAPE, 125, 0)
     arrays = {
         "gaussian": lambda: [A.matrix],
         "rank-one": lambda: A.factors,
@@ -457,45 +462,45 @@ def by_hand(operator, shape, rank, m, solvers=("RGN",)):
 @pytest.mark.parametrize(
     ("operator", "shape", "rank", "m", "numbers"),
     [
-        # vectors, grams of 270^2, tensors where the operator makes them
+        # vectors, Gram matrices of 270^2, full tensors if the operator forms them
         ("entries", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2),
         ("rank-one", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
         ("gaussian", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
-        # few measurements: starts are prepared by steps of TIHT, which make tensors
+        # few measurements: TIHT steps, which form full tensors, prepare the starts
         ("rank-one", (30,) * 3, (3,) * 3, 540, 20 * (540 + 270) + 6 * 270**2 + 4 * 27000),
-        # no gram above 100 degrees of freedom of transforms, and above 5000 of others
+        # no Gram matrix above 100 degrees of freedom for transforms, and above 5000 for others
         ("dct", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 4 * 27000),
         ("entries", (1000,) * 3, (5,) * 3, 10**5, 20 * (10**5 + 15050) + 3 * 10**5 + 3 * 25000),
     ],
 )
-def test_memory_beside_the_operator(operator, shape, rank, m, numbers):
+def test_working_memory(operator, shape, rank, m, numbers):
     assert planning._solvers(operator, shape, rank, m)[1] == 8 * numbers
 
 
-# The text
+# str
 
 
-def test_the_text():
+def test_str():
     lines = str(by_hand("entries", SHAPE, RANK, 200, ("RSGD", "RGN"))).splitlines()
     low, high = wilson(20, 20)
     assert lines == [
         "Plan: shape (8, 9, 10), rank (2, 2, 2), operator entries, no noise",
         "  degrees of freedom  50",
-        "  measurements        200: 4.00 dof, 0.278 for each entry of X",
+        "  measurements        200: 4.00 dof, 0.278 per entry of X",
         f"  recovered           20 of 20 simulated; the rate is between {low:.0%} and {high:.0%} "
         "(95 % confidence)",
         "  solver              auto: RSGD, then RGN",
         "  passes over A       4.5 (median)",
         "  error               1.0e-08 (median)",
         "  memory of A         1 MB",
-        "  memory beside A     about 2 GB",
+        "  working memory      about 2 GB",
         "  Note: a",
     ]
 
 
 BAD = [
     (((5, 0), (1, 1)), {}, ValueError, "shape must be a tuple of positive integers"),
-    ((SHAPE, (2, 2)), {}, ValueError, "rank must have one entry a mode"),
+    ((SHAPE, (2, 2)), {}, ValueError, "rank must have one entry per mode"),
     ((SHAPE, (2, 2, 11)), {}, ValueError, r"rank\[2\] = 11 must be between 1 and 10"),
     (
         (SHAPE, RANK, "fourier"),
@@ -503,13 +508,13 @@ BAD = [
         ValueError,
         "operator must be one of gaussian, .* got 'fourier'",
     ),
-    ((SHAPE, RANK, lt.gaussian(SHAPE, 9)), {}, ValueError, "try lowtucker.theory.phase_transition"),
+    ((SHAPE, RANK, lt.gaussian(SHAPE, 9)), {}, ValueError, "use lowtucker.theory.phase_transition"),
     ((SHAPE, RANK), {"noise": 1.5}, ValueError, "noise must be below 1"),
     (
         (SHAPE, RANK),
         {"rate": 95},
         ValueError,
-        r"rate must be at most 1, got 95\. 95 % is rate=0.95",
+        r"rate must be at most 1, got 95\. Write 95 % as rate=0.95",
     ),
     ((SHAPE, RANK), {"rate": 0}, ValueError, "rate must be positive"),
     ((SHAPE, RANK), {"trials": 0}, ValueError, "trials must be at least 1"),
@@ -521,13 +526,13 @@ BAD = [
 
 
 @pytest.mark.parametrize(("arguments", "settings", "error", "message"), BAD)
-def test_bad_input(arguments, settings, error, message, monkeypatch):
+def test_invalid_arguments_raise(arguments, settings, error, message, monkeypatch):
     monkeypatch.setattr(RandomRecoveries, "compute", None)
     with pytest.raises(error, match=message):
         plan(*arguments, **settings)
 
 
-def test_a_rank_that_no_tensor_has_warns_once(outcomes):
+def test_unattainable_rank_warns_once(outcomes):
     outcomes(lambda m, k: True)
     with pytest.warns(lt.RankWarning) as caught:
         made = plan((5, 5, 6), (1, 1, 2), trials=2)

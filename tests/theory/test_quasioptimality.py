@@ -24,7 +24,7 @@ def test_proven_bounds(make):
 
 @pytest.mark.parametrize("make", [lt.HOSVD, lt.STHOSVD, lt.HOOI])
 @pytest.mark.parametrize("seed", range(3))
-def test_measured_is_between_one_and_proven(make, seed):
+def test_measured_eta_is_between_one_and_the_proven_bound(make, seed):
     Z, H = noisy(seed), make((2, 3, 2))
     found = lt.theory.eta(H, Z, starts=2)
     assert 1 <= found.measured <= found.proven
@@ -33,7 +33,7 @@ def test_measured_is_between_one_and_proven(make, seed):
     assert found.best.rank == (2, 3, 2)
 
 
-def test_matrices_have_one_by_the_svd():
+def test_eta_of_matrices_is_one():
     Z = noisy(1, (6, 9))
     found = lt.theory.eta(lt.HOSVD((2, 2)), Z, starts=3)
     values = np.linalg.svd(Z, compute_uv=False)
@@ -54,8 +54,8 @@ def test_more_starts_find_a_better_approximation():
     assert (many > few * 1.001).any()
 
 
-def test_a_tensor_where_the_hosvd_is_worse_than_the_best_by_a_known_ratio():
-    """Two rank-one terms that share a factor: the leading one is not what the HOSVD takes.
+def test_eta_of_a_tensor_with_known_best_approximation():
+    """Two rank-one terms that share a factor: the HOSVD does not choose the best approximation.
 
     With e_i unit vectors, Z = 2 e1 e1 e1 + a (e1 e2 e2 + e2 e1 e2 + e2 e2 e1): best rank one error
     found by a grid over unit vectors (cos t, sin t), equal in all modes by symmetry.
@@ -72,7 +72,7 @@ def test_a_tensor_where_the_hosvd_is_worse_than_the_best_by_a_known_ratio():
     assert found.measured == pytest.approx(given / best, rel=1e-6)
 
 
-def test_a_tensor_of_that_rank_has_one_at_any_scale():
+def test_eta_of_a_tensor_of_that_rank_is_one_at_any_scale():
     X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)
     for factor in (1.0, 1e150, 1e-150):
         assert lt.theory.eta(lt.HOSVD((1, 2, 2)), X * factor, starts=2).measured == 1
@@ -82,7 +82,7 @@ def test_a_tensor_of_that_rank_has_one_at_any_scale():
     assert float(two.best.norm()) == pytest.approx(2.0**40 * float(one.best.norm()))
 
 
-def test_hooi_starts_where_it_is_told():
+def test_hooi_uses_the_given_start():
     Z = noisy(0)
     start = lt.random_tucker(Z.shape, (2, 2, 2), seed=3)
     only = lt.hooi(Z, (2, 2, 2), start=start, max_iterations=1)
@@ -121,6 +121,6 @@ def test_hooi_starts_where_it_is_told():
         ),
     ],
 )
-def test_arguments_without_a_meaning(call, error, message):
+def test_invalid_arguments_raise(call, error, message):
     with pytest.raises(error, match=message):
         call()

@@ -1,4 +1,4 @@
-"""The constants of Theorem 5.1 against values by hand, and the theorem against real steps."""
+"""Constants of Theorem 5.1 against values by hand, and the theorem against actual steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAPER = {"p": [0.25, 0.75], "n_blocks": 2, "eta": math.sqrt(2), "version": "pape
 # ---- values by hand: delta = 1/5, p = (1/4, 3/4), eta^2 - 1 = 1, so w = (2, 2/3)
 
 
-def test_the_printed_constants():
+def test_constants_as_printed():
     c = lt.theory.contraction(0.2, 0.25, **PAPER)
     # rho+ = 2 (1.2) = 2.4, rho- = 0.8, alpha = 2 (2.4) = 4.8
     assert (c.rho_plus, c.rho_minus, c.alpha) == pytest.approx((2.4, 0.8, 4.8))
@@ -48,7 +48,7 @@ def test_the_printed_constants():
         (1.0, 1.48, 2.2),  # mu alpha = 2.4 > 2:       1 + 0.4 (1.2),  1 + 1 (1.2)
     ],
 )
-def test_the_repaired_constants(step, first, second):
+def test_repaired_constants(step, first, second):
     c = lt.theory.contraction(0.2, step, **REPAIRED)
     assert (c.rho_plus, c.rho_minus) == pytest.approx((1.2, 0.8))
     assert (c.alpha, c.lipschitz) == pytest.approx((2.4, 3.0))
@@ -77,7 +77,7 @@ def test_sigma():
     assert lt.theory.contraction(0.2, 0.25, **PAPER, gradients=g).sigma == pytest.approx(5.625)
 
 
-def test_the_rank_sharpens_sigma():
+def test_rank_sharpens_sigma():
     g = np.zeros((4, 4, 5))
     g[range(4), range(4), 0] = 4, 3, 2, 1  # singular values of the first two unfoldings
     c = lt.theory.contraction(0.2, 0.5, gradients=[g], rank=(1, 1, 2))
@@ -85,16 +85,16 @@ def test_the_rank_sharpens_sigma():
     assert lt.theory.contraction(0.2, 0.5, gradients=[g]).sigma == pytest.approx(math.sqrt(30))
     c = lt.theory.contraction(
         0.2, 0.5, eta=2.0, block_norms=[1.2], gradients=[g], rank=(1, 1, 2)
-    )  # the unprojected gradient stays whole
+    )  # the unprojected gradient is unchanged
     assert c.sigma == pytest.approx(0.5 * (2 * math.sqrt(29) + math.sqrt(3) * math.sqrt(30)))
 
 
-# ---- what the constants say
+# ---- consequences of the constants
 
 
 @given(delta=deltas, step=steps, eta=etas, weights=shares)
 @fixed
-def test_the_theorem_as_printed_promises_nothing(delta, step, eta, weights):
+def test_theorem_as_printed_guarantees_nothing(delta, step, eta, weights):
     p = np.array(weights) / sum(weights)
     c = lt.theory.contraction(delta, step, p, len(p), eta, "paper")
     assert c.kappa >= math.sqrt(2) * (1 - 1e-12)
@@ -103,13 +103,13 @@ def test_the_theorem_as_printed_promises_nothing(delta, step, eta, weights):
 
 @given(delta=deltas, eta=etas, weights=shares)
 @fixed
-def test_no_step_saves_the_theorem_as_printed(delta, eta, weights):
+def test_no_step_makes_the_printed_theorem_contract(delta, eta, weights):
     p = np.array(weights) / sum(weights)
     step = lt.theory.best_step(delta, p, len(p), eta, "paper")
     assert lt.theory.contraction(delta, step, p, len(p), eta, "paper").kappa >= 1.41421
 
 
-def test_the_least_printed_kappa_is_attained():
+def test_smallest_printed_kappa_is_attained():
     c = lt.theory.contraction(0.0, 0.5, version="paper")
     assert c.kappa == pytest.approx(math.sqrt(2), rel=1e-14)
     assert lt.theory.best_step(0.0, version="paper") == pytest.approx(0.5)
@@ -117,7 +117,7 @@ def test_the_least_printed_kappa_is_attained():
 
 @given(delta=deltas, n_blocks=st.integers(1, 50))
 @fixed
-def test_the_repaired_kappa_at_one_over_alpha(delta, n_blocks):
+def test_repaired_kappa_at_one_over_alpha(delta, n_blocks):
     c = lt.theory.contraction(delta, 1 / (1 + delta), n_blocks=n_blocks)
     assert c.kappa == pytest.approx(2 * math.sqrt(2 * delta / (1 + delta)), abs=1e-7)
     assert lt.theory.best_step(delta, n_blocks=n_blocks) == pytest.approx(1 / (1 + delta))
@@ -130,7 +130,7 @@ def test_one_seventh_is_the_threshold():
 
 
 @pytest.mark.parametrize("d", [3, 4, 6])
-def test_the_threshold_of_the_norms_at_delta_zero(d):
+def test_threshold_of_the_norms_at_delta_zero(d):
     """kappa = 2 |1 - mu| + sqrt(d - 1) sqrt(1 + mu^2 L - 2 mu): at best below 1 for L < d/(d-1)."""
     for L, contracts in [(d / (d - 1) - 1e-6, True), (d / (d - 1) + 1e-6, False)]:
         step = lt.theory.best_step(0.0, eta=math.sqrt(d), block_norms=[L])
@@ -153,7 +153,7 @@ def test_a_larger_delta_is_never_better(low, high, step, eta, norm, weights):
 
 
 def kappa_by_hand(version, delta, mu, weight, eta, L):
-    """Kappa for many steps at a time, written from the paper and from docs/theory.md."""
+    """Kappa for many steps at once, written from the paper and from docs/theory.md."""
     low, high = 1 - delta, 1 + delta
     if version == "paper":
         rho = 2 * high
@@ -170,7 +170,7 @@ def kappa_by_hand(version, delta, mu, weight, eta, L):
 @pytest.mark.parametrize("version", ["paper", "repaired"])
 @given(delta=deltas, eta=etas, norm=st.floats(1, 20), weights=shares)
 @fixed
-def test_the_best_step_is_that_of_a_fine_grid(version, delta, eta, norm, weights):
+def test_best_step_is_that_of_a_fine_grid(version, delta, eta, norm, weights):
     p, norms = np.array(weights) / sum(weights), norm * np.linspace(1, 2, len(weights))
     w = 1 / (len(p) * p)
     arguments = (delta, p, len(p), eta, version, norms)
@@ -185,7 +185,7 @@ def test_the_best_step_is_that_of_a_fine_grid(version, delta, eta, norm, weights
 @pytest.mark.parametrize("version", ["paper", "repaired"])
 @given(delta=deltas, step=steps, eta=etas, norm=st.floats(1, 20), weights=shares)
 @fixed
-def test_kappa_is_the_formula(version, delta, step, eta, norm, weights):
+def test_kappa_matches_the_formula(version, delta, step, eta, norm, weights):
     p, norms = np.array(weights) / sum(weights), norm * np.linspace(1, 2, len(weights))
     w = 1 / (len(p) * p)
     expected = kappa_by_hand(version, delta, step, w.max(), eta, np.max(w * norms))
@@ -197,7 +197,7 @@ def test_kappa_is_the_formula(version, delta, step, eta, norm, weights):
 
 
 def made(kappa, sigma, version="repaired"):
-    """A contraction with the numbers that a test needs."""
+    """A contraction with given kappa and sigma."""
     return lt.theory.Contraction(
         version=version,
         delta=0.1,
@@ -215,7 +215,7 @@ def made(kappa, sigma, version="repaired"):
 
 @pytest.mark.parametrize("kappa", [0.0, 0.3, 0.999, 1.0, 1.7])
 @pytest.mark.parametrize("sigma", [0.0, 0.25])
-def test_the_error_bound_is_the_recursion(kappa, sigma):
+def test_error_bound_is_the_recursion(kappa, sigma):
     c, error, errors = made(kappa, sigma), 2.0, []
     for _ in range(30):
         errors.append(error)
@@ -225,13 +225,13 @@ def test_the_error_bound_is_the_recursion(kappa, sigma):
         assert c.error_bound(t, 2.0) == pytest.approx(errors[t], rel=1e-12)
 
 
-def test_the_printed_error_bound_drops_the_geometric_sum():
+def test_printed_error_bound_drops_the_geometric_sum():
     c = made(0.5, 0.25, "paper")
     assert c.error_bound(3, 2.0) == pytest.approx(0.125 * 2 + 0.25)
     assert made(0.5, 0.25).error_bound(3, 2.0) == pytest.approx(0.25 + 0.25 * 1.75)
 
 
-def test_a_bound_that_grows_beyond_all_numbers_is_infinite():
+def test_overflowing_bound_is_infinite():
     assert made(2.0, 0.1).error_bound(10_000, 1.0) == math.inf
     assert made(2.0, 0.1).error_bound(10_000, 0.0) == math.inf
     assert made(2.0, 0.0).error_bound(10_000, 0.0) == 0
@@ -242,7 +242,7 @@ def test_a_bound_that_grows_beyond_all_numbers_is_infinite():
 
 @dataclass(frozen=True)
 class Known:
-    """Measurements in contiguous blocks, and delta for every rank that 3r may have."""
+    """Measurements in contiguous blocks, and delta for every possible rank 3r."""
 
     A: np.ndarray
     sizes: tuple[int, ...]
@@ -275,7 +275,7 @@ def known(factors, extra, rng, shape, delta):
 
 
 def diagonal(rng, shape):
-    """Squared weights of the entries: tensors of one entry are extreme, at any rank."""
+    """Squared weights of the entries: tensors with one entry are extreme, at any rank."""
     w = rng.uniform(0.95, 1.05, (3, math.prod(shape)))
     factors, extra = [np.diag(np.sqrt(row)) for row in w], (0, 7, 3)
     share = np.array([w.shape[1] + more for more in extra])
@@ -291,7 +291,7 @@ def orthogonal(rng, shape):
 def traced(rng, shape, s=3, delta=0.03):
     """(1 - delta) I + (2 delta / s) t t^T, <t, X> = sum_k +-X_kk1 <= sqrt(s) ||X|| at rank s.
 
-    So delta is exact where the first entry of 3r is s, and L = 1 - delta + 2 delta n / s.
+    So delta is exact if the first entry of 3r is s, and L = 1 - delta + 2 delta n / s.
     """
     factors = []
     for sign in (1.0, -1.0):
@@ -316,7 +316,7 @@ def low_rank(rng, shape, rank):
 
 
 def iterate(rng, X_true, rank):
-    """An X^t: near, far, or at the truth."""
+    """An iterate X^t: near, far from, or at the truth."""
     distance = rng.choice([0.0, 0.01, 0.3, 3.0])
     noise = rng.standard_normal(X_true.shape)
     return lt.HOSVD(rank)(X_true + distance * noise / np.linalg.norm(noise)).full()
@@ -362,7 +362,7 @@ def stotiht_steps(case, problem, X, rank, step):
 @pytest.mark.parametrize("name", CASES)
 @given(seed=seeds, step=st.floats(0.1, 2.5))
 @few
-def test_a_step_of_stotiht_obeys_the_theorem(name, noise, seed, step):
+def test_step_of_stotiht_satisfies_the_theorem(name, noise, seed, step):
     """E_i ||X^{t+1} - X*|| <= kappa ||X^t - X*|| + sigma, over all blocks."""
     case, problem, X_true, gradients, rng = setting(name, seed, noise)
     rank = CASES[name][2]
@@ -377,7 +377,7 @@ def test_a_step_of_stotiht_obeys_the_theorem(name, noise, seed, step):
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_step_of_tiht_obeys_the_theorem(name):
+def test_step_of_tiht_satisfies_the_theorem(name):
     """One block: the mean over blocks is the gradient of F, and p is 1."""
     for seed, step in itertools.product(range(4), (0.5, 0.97, 1.8)):
         case, problem, X_true, _, rng = setting(name, seed, 0.1)
@@ -393,7 +393,7 @@ def test_a_step_of_tiht_obeys_the_theorem(name):
 
 @pytest.mark.parametrize("noise", [0.0, 0.02])
 @pytest.mark.parametrize("name", CASES)
-def test_the_expected_error_after_t_iterations_obeys_the_bound(name, noise):
+def test_expected_error_after_t_iterations_satisfies_the_bound(name, noise):
     """E over all M^t sequences of blocks, from the start at zero."""
     case, problem, X_true, gradients, _ = setting(name, 5, noise)
     rank = CASES[name][2]
@@ -413,7 +413,7 @@ def test_the_expected_error_after_t_iterations_obeys_the_bound(name, noise):
         assert mean <= c.error_bound(t, 1.0) + 1e-9
 
 
-# ---- a problem and a solver, everything filled in
+# ---- constants of a problem and a solver
 
 
 @functools.cache
@@ -438,7 +438,7 @@ P = (0.3, 0.45, 0.25)
 SOLVER = lt.StoTIHT(sampler=lt.Partition(24, p=P), step=0.7, thresholding=lt.HOSVD((1, 2, 2)))
 
 
-def test_the_guarantee_of_a_problem_is_the_formula(one_search):
+def test_guarantee_of_a_problem_matches_the_formula(one_search):
     """Norms are exact for weighted entries: low = min_j sum_i (b_i/m) w_ij, high = max w_ij.
 
     With low and high for 1 - delta and 1 + delta there is no scale to choose.
@@ -454,7 +454,7 @@ def test_the_guarantee_of_a_problem_is_the_formula(one_search):
     assert c.kappa == pytest.approx(2 * math.sqrt(first) + math.sqrt(2) * math.sqrt(second))
     assert c.delta == pytest.approx((high - low) / (high + low))
     assert (c.n_blocks, c.eta, c.step) == (3, pytest.approx(math.sqrt(3)), 0.7)
-    # what the witnesses certify is never more, and here single entries are witnesses
+    # the certified lower bound is never larger, and here single entries attain it
     least = lt.theory.contraction_of(problem, X_true, SOLVER, delta="at_least")
     assert least.kappa == pytest.approx(c.kappa, rel=1e-3)
     assert least.kappa <= c.kappa * (1 + 1e-9)
@@ -462,7 +462,7 @@ def test_the_guarantee_of_a_problem_is_the_formula(one_search):
 
 @pytest.fixture(scope="module")
 def one_search():
-    """Searches for extreme tensors are done once for each operator."""
+    """Search for extreme tensors only once for each operator."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(comparison, "trip", functools.cache(lt.theory.trip))
         yield
@@ -479,7 +479,7 @@ def multiple(c):
 @pytest.mark.parametrize("version", ["paper", "repaired"])
 @pytest.mark.parametrize("delta", ["at_least", "sampled", "at_most"])
 @pytest.mark.parametrize("c", [0.01, 3.0])
-def test_a_multiple_of_the_measurements_means_another_step(version, delta, c, one_search):
+def test_scaling_the_measurements_rescales_the_step(version, delta, c, one_search):
     problem, other, X_true = multiple(c)
     solver = lt.StoTIHT(
         sampler=lt.Partition(24, p=P), step=0.7 / c**2, thresholding=lt.HOSVD((1, 2, 2))
@@ -496,7 +496,7 @@ def test_sigma_of_a_problem_comes_from_its_noise():
     problem, _, X_true = weighed(2, noise=0.1)
     c = lt.theory.contraction_of(problem, X_true, SOLVER, delta=0.3)
     matrix, noise = problem.A.matrix, problem.y - problem.A.forward(X_true)
-    # 3r exceeds the shape but in mode 1: 3 of its 4 singular values
+    # 3r exceeds the shape except in mode 1: 3 of its 4 singular values
     terms = []
     for p, rows in zip(P, (slice(0, 24), slice(24, 48), slice(48, 63)), strict=True):
         g = matrix[rows].T @ noise[rows] / len(noise[rows])
@@ -508,15 +508,15 @@ def test_sigma_of_a_problem_comes_from_its_noise():
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("rows_per_entry", "contracts"), [(1000, False), (2500, True)])
-def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(
+def test_guarantee_for_gaussian_rows_needs_2000_rows_per_entry(
     rows_per_entry, contracts, monkeypatch
 ):
     """s = sqrt(N/m), low = (1 - s)^2, high = L = (1 + s)^2 where 3r covers the shape.
 
-    kappa = (2 + sqrt 2) sqrt(1 - low/high) < 1 asks for low/high > 1 - (2 + sqrt 2)^-2 = 0.9142,
+    kappa = (2 + sqrt 2) sqrt(1 - low/high) < 1 requires low/high > 1 - (2 + sqrt 2)^-2 = 0.9142,
     s < 0.0224, m > 1990 N.
     """
-    few = functools.partial(lt.theory.trip, samples=10)  # they do not matter here
+    few = functools.partial(lt.theory.trip, samples=10)  # irrelevant here
     monkeypatch.setattr(comparison, "trip", few)
     A = lt.gaussian((3, 3, 3), m=27 * rows_per_entry, seed=3)
     X_true = lt.random_tucker((3, 3, 3), (1, 1, 1), seed=4)
@@ -544,13 +544,13 @@ def test_the_guarantee_for_gaussian_rows_takes_2000_of_them_per_entry(
         ),
     ],
 )
-def test_contraction_of_takes_what_the_theorem_is_about(solver, delta, kind, message):
+def test_contraction_of_rejects_what_the_theorem_does_not_cover(solver, delta, kind, message):
     problem, _, X_true = weighed()
     with pytest.raises(kind, match=message):
         lt.theory.contraction_of(problem, X_true, solver, (1, 2, 2), delta=delta)
 
 
-def test_contraction_of_refuses_weights():
+def test_contraction_of_rejects_weights():
     problem, _, X_true = weighed()
     problem = lt.Problem(problem.A, problem.y, np.full(63, 2.0))
     with pytest.raises(TypeError, match="without weights"):
@@ -587,7 +587,7 @@ def test_contraction_of_refuses_weights():
         ({"gradients": [np.zeros(3), np.zeros(4)]}, "gradients must be 2 arrays of one shape"),
         ({"gradients": 3}, "gradients must be 2 arrays"),
         ({"gradients": [np.full((2, 2), np.nan)] * 2}, "gradients have NaN"),
-        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank must have one entry a"),
+        ({"gradients": [np.zeros((2, 2))] * 2, "rank": (1, 1, 1)}, "rank must have one entry per"),
         ({"gradients": [np.zeros((2, 2))] * 2, "rank": (0, 1)}, r"rank\[0\] = 0 must be between"),
     ],
 )
@@ -619,7 +619,7 @@ def test_wrong_types_name_the_argument(change, message):
         ({"block_norms": None}, "block_norms is needed"),
     ],
 )
-def test_best_step_checks_the_same(change, message):
+def test_best_step_checks_its_arguments(change, message):
     with pytest.raises(ValueError, match=message):
         lt.theory.best_step(**{"delta": 0.2, **REPAIRED, **change})
 

@@ -1,4 +1,4 @@
-"""Share of recovered tensors against m: the numbers, the cache, the workers."""
+"""Phase transitions: rates, stored trials and workers."""
 
 from __future__ import annotations
 
@@ -15,16 +15,9 @@ import pytest
 import lowtucker as lt
 from lowtucker.simulation.runner import Job
 from lowtucker.simulation.store import Store
-from lowtucker.theory import transition
-from lowtucker.theory.transition import (
-    NAMES,
-    Level,
-    PhaseTransition,
-    RandomRecoveries,
-    drawn,
-    phase_transition,
-    wilson,
-)
+from lowtucker.theory import transition, trials
+from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
+from lowtucker.theory.trials import OPERATORS, Level, RandomRecoveries, draw_operator
 
 SHAPE, RANK = (5, 5, 6), (1, 2, 2)  # 22 degrees of freedom
 SMALL = {"measurements": [33, 66], "trials": 4}
@@ -32,7 +25,7 @@ OWN = lt.gaussian(SHAPE, 100, seed=3)
 
 
 def own(m, seed):
-    """Made by a function that pickles."""
+    """Operator from a picklable function."""
     return lt.gaussian(SHAPE, m, seed=(seed, 7))
 
 
@@ -63,12 +56,12 @@ def computed(monkeypatch):
     return seen
 
 
-# What is measured
+# Rates
 
 
 @pytest.mark.parametrize("trials", [6, pytest.param(12, marks=pytest.mark.slow)])
 def test_rates_of_gaussian_measurements(trials):
-    """docs/solvers.md has 97 % at m = 26 and 100 % at 42; below dof nothing is determined."""
+    """docs/solvers.md: 97 % at m = 26 and 100 % at 42; below dof no recovery is possible."""
     found = call(measurements=[26, 42], trials=trials)
     assert found.dof == 22
     np.testing.assert_array_equal(found.m, [26, 42])
@@ -82,14 +75,14 @@ def test_rates_of_gaussian_measurements(trials):
     assert found.error[1] < 1e-6 < 0.01 < few.error[0]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_trials_are_what_a_user_would_do(name):
-    """Each trial by hand: the same tensor, an operator of that kind, the one call."""
+@pytest.mark.parametrize("name", OPERATORS)
+def test_trials_equal_calls_of_recover(name):
+    """Repeat each trial with public functions."""
     shape, rank, m = (8, 8, 8), (2, 2, 2), 200
     found = phase_transition(name, shape, rank, measurements=[m], trials=3, seed=5)
     errors = []
     for k in range(3):
-        A = drawn(name, shape, m, (5, k))
+        A = draw_operator(name, shape, m, (5, k))
         X_true = lt.random_tucker(shape, rank, seed=(5, k))
         y = A.forward(X_true)
         result = lt.recover(A, y, rank, seed=(5, k))
@@ -100,47 +93,47 @@ def test_trials_are_what_a_user_would_do(name):
 
 def test_operators_by_name():
     shape, m = (4, 5, 6), 50
-    kinds = {name: drawn(name, shape, m, (0, 1)) for name in NAMES}
+    kinds = {name: draw_operator(name, shape, m, (0, 1)) for name in OPERATORS}
     for name, A in kinds.items():
         assert (A.shape, A.m) == (shape, m)
         X = lt.random_tucker(shape, (2, 2, 2), seed=1)
-        same_again, another = (drawn(name, shape, m, (0, k)).forward(X) for k in (1, 2))
+        same_again, another = (draw_operator(name, shape, m, (0, k)).forward(X) for k in (1, 2))
         np.testing.assert_array_equal(A.forward(X), same_again)
         assert not np.allclose(A.forward(X), another)
     assert isinstance(kinds["gaussian"], lt.DenseOperator)
     assert isinstance(kinds["rank-one"], lt.RankOneOperator)
     assert isinstance(kinds["entries"], lt.EntriesOperator)
     assert len(np.unique(kinds["entries"].indices, axis=0)) == m  # none twice
-    whole = drawn("dct", shape, 120, 0)
+    whole = draw_operator("dct", shape, 120, 0)
     X = np.random.default_rng(0).standard_normal(shape)
     assert np.isclose(np.linalg.norm(whole.forward(X)), np.sqrt(120) * np.linalg.norm(X))
 
 
 @pytest.mark.slow
-def test_the_other_operators_need_more():
-    """Entries of 12 x 12 x 12 tensors of rank 2: none at 1.1 dof, all at 8."""
+def test_other_operators_need_more_measurements():
+    """Entries of 12 x 12 x 12 tensors of rank 2: no recovery at 1.1 dof, all at 8."""
     found = phase_transition("entries", (12,) * 3, (2,) * 3, measurements=[75, 544], trials=1)
     assert found.recovered[0] == 0
     assert found.recovered[1] == 1
 
 
-def test_rows_of_an_operator_of_ones_own():
-    rows = drawn(OWN, SHAPE, 40, (0, 0))
+def test_rows_are_drawn_from_a_given_operator():
+    rows = draw_operator(OWN, SHAPE, 40, (0, 0))
     X = lt.random_tucker(SHAPE, RANK, seed=1)
     measured, whole = rows.forward(X), OWN.forward(X)
     assert rows.m == 40
-    assert np.isclose(measured[:, None], whole).sum() == 40  # 40 different rows of it
-    assert not np.allclose(drawn(OWN, SHAPE, 40, (0, 1)).forward(X), measured)
-    assert drawn(OWN, SHAPE, 100, (0, 1)) is OWN
+    assert np.isclose(measured[:, None], whole).sum() == 40  # 40 distinct rows
+    assert not np.allclose(draw_operator(OWN, SHAPE, 40, (0, 1)).forward(X), measured)
+    assert draw_operator(OWN, SHAPE, 100, (0, 1)) is OWN
     np.testing.assert_array_equal(call(OWN).recovered, [4, 4])
 
 
-def test_an_operator_without_blocks_is_no_reason_to_warn():
+def test_operator_without_blocks_does_not_warn():
     A = lt.FunctionOperator(OWN.forward, OWN.adjoint, SHAPE, 100)
     assert call(A, measurements=[60], trials=2).recovered[0] == 2
 
 
-def test_a_callable_gets_a_new_seed_every_trial():
+def test_callable_gets_a_new_seed_for_every_trial():
     given = []
 
     def make(m, seed):
@@ -149,7 +142,7 @@ def test_a_callable_gets_a_new_seed_every_trial():
 
     found = call(make)
     np.testing.assert_array_equal(found.recovered, [4, 4])
-    assert given[:2] == [(33, 0), (66, 0)]  # to know it again
+    assert given[:2] == [(33, 0), (66, 0)]  # to identify the callable
     assert len(set(given[2:])) == 8
     assert all(isinstance(seed, int) and 0 <= seed < 2**31 for _, seed in given)
 
@@ -161,7 +154,7 @@ def test_complex_tensors_and_single_precision():
     assert call(A, measurements=[80], trials=2, tol=1e-3).recovered[0] == 2
 
 
-def test_other_arrays_than_numpys():
+def test_array_kinds_other_than_numpy():
     xp = pytest.importorskip("array_api_strict")
     A = lt.DenseOperator(xp.asarray(lt.gaussian(SHAPE, 80, seed=1).matrix), SHAPE)
     found = call(A, measurements=[80], trials=2, noise=0.01, folder=None)
@@ -176,22 +169,22 @@ def test_noise_is_relative_to_the_measurements():
     half = call(measurements=[220], trials=4, noise=0.05)
     assert 0.4 < half.error[0] / found.error[0] < 0.6
     assert call(measurements=[220], trials=4).error[0] < 1e-6
-    # what counts is the larger of noise and tol
+    # the larger of noise and tol counts
     few = call(measurements=[28], trials=4, noise=0.1)
     assert few.recovered[0] < 4
     loose = call(measurements=[28], trials=4, noise=0.1, tol=0.5)
     assert loose.recovered[0] > few.recovered[0]
 
 
-def test_the_solver_is_told_of_the_noise(monkeypatch):
+def test_solver_gets_the_noise_level(monkeypatch):
     given = []
-    before = transition.Fit.__call__
+    before = trials.Fit.__call__
 
     def remember(self, problem, rank):
         given.append((self.noise_std, problem))
         return before(self, problem, rank)
 
-    monkeypatch.setattr(transition.Fit, "__call__", remember)
+    monkeypatch.setattr(trials.Fit, "__call__", remember)
     call(measurements=[2000], trials=1, noise=0.1)
     std, problem = given[0]
     clean = problem.A.forward(lt.random_tucker(SHAPE, RANK, seed=(0, 0)))
@@ -201,18 +194,18 @@ def test_the_solver_is_told_of_the_noise(monkeypatch):
     assert given[1][0] is None
 
 
-def test_heavy_noise_on_few_measurements_is_no_error():
+def test_heavy_noise_on_few_measurements_does_not_raise():
     assert call(measurements=[2], trials=20, noise=0.99).trials[0] == 20
 
 
-def test_the_solver_arrives():
+def test_solver_argument_is_used():
     assert call(solver=lt.TIHT(), measurements=[24], trials=1).recovered[0] == 0
     few = {"measurements": [66], "trials": 1}
     same(call(solver="RGN", **few), call(solver=lt.RGN(), **few))
     assert call(solver=[lt.RSGD(), lt.RGN()], **few).recovered[0] == 1
 
 
-def test_the_default_measurements():
+def test_default_measurements():
     dof = 22
     assert transition._levels(None, "gaussian", SHAPE, RANK) == [
         25, 28, 33, 39, 44, 55, 66, 88, 132, 176
@@ -224,7 +217,7 @@ def test_the_default_measurements():
     assert transition._levels(None, OWN.restrict(slice(dof)), SHAPE, RANK) == [22]
 
 
-# The table
+# Table
 
 
 def by_hand(recovered, trials=20, m=None):
@@ -241,7 +234,7 @@ def by_hand(recovered, trials=20, m=None):
         ([0, 10, 19, 20], 0.95, 50),
         ([0, 10, 19, 20], 0.96, 60),
         ([0, 10, 19, 20], 0.5, 40),
-        ([20, 20, 18, 20], 0.95, 60),  # what is below a gap does not count
+        ([20, 20, 18, 20], 0.95, 60),  # levels below a gap do not count
         ([20, 20, 20, 20], 1.0, 30),
         ([20, 20, 20, 18], 0.95, None),
         ([0], 0.95, None),
@@ -260,7 +253,7 @@ def test_wilson_against_known_values():
     np.testing.assert_allclose(wilson(20, 20), (0.8389, 1.0), atol=5e-5)
 
 
-def test_the_table_and_its_text():
+def test_rows_and_str():
     found = by_hand([5, 19, 20])
     np.testing.assert_allclose(found.rate, [0.25, 0.95, 1.0])
     np.testing.assert_allclose(found.interval[2], [0.8389, 1.0], atol=5e-5)
@@ -274,7 +267,7 @@ def test_the_table_and_its_text():
     assert lines[3].split() == ["40", "1.82", "19/20", "0.95", "(0.76-0.99)", "1.0e-07", "3.5"]
 
 
-def test_the_picture():
+def test_plot():
     found = by_hand([0, 10, 20])
     ax = found.plot()
     assert ax.get_xlabel() == "measurements per degree of freedom, m / 22"
@@ -287,10 +280,10 @@ def test_the_picture():
     assert found.plot(ax) is ax
 
 
-# What is kept
+# Stored trials
 
 
-def test_nothing_is_computed_twice(tmp_path, computed):
+def test_stored_trials_are_reused(tmp_path, computed):
     first = call(folder=tmp_path)
     assert sorted(computed) == [(m, k) for m in (33, 66) for k in range(4)]
     same(call(folder=tmp_path), first)
@@ -310,8 +303,8 @@ def test_nothing_is_computed_twice(tmp_path, computed):
     assert computed == []
 
 
-def test_without_a_folder_nothing_is_left(tmp_path, monkeypatch):
-    monkeypatch.setattr(transition.tempfile, "tempdir", str(tmp_path))
+def test_without_a_folder_no_files_remain(tmp_path, monkeypatch):
+    monkeypatch.setattr(trials.tempfile, "tempdir", str(tmp_path))
     call()
     assert list(tmp_path.iterdir()) == []
 
@@ -331,7 +324,7 @@ OTHERS = {
 
 
 @pytest.mark.parametrize("changed", OTHERS.values(), ids=OTHERS.keys())
-def test_other_settings_have_trials_of_their_own(tmp_path, computed, changed):
+def test_trials_are_stored_separately_for_each_setting(tmp_path, computed, changed):
     usual = {"operator": "gaussian", "shape": SHAPE, "rank": RANK, "trials": 2, "folder": tmp_path}
     phase_transition(**usual, measurements=[66])
     assert len(computed) == 2
@@ -340,7 +333,7 @@ def test_other_settings_have_trials_of_their_own(tmp_path, computed, changed):
         assert len(computed) == 4
 
 
-def test_operators_are_told_apart_by_what_they_measure(tmp_path, computed):
+def test_operators_are_identified_by_their_measurements(tmp_path, computed):
     def call_twice(operator):
         computed.clear()
         call(operator, folder=tmp_path, trials=1, measurements=[66])
@@ -356,7 +349,7 @@ def test_operators_are_told_apart_by_what_they_measure(tmp_path, computed):
     assert call_twice(lt.gaussian(SHAPE, 100, seed=4)) == 1
 
 
-def test_a_damaged_file_is_computed_again(tmp_path, computed):
+def test_damaged_file_is_computed_again(tmp_path, computed):
     first = call(folder=tmp_path)
     files = sorted(tmp_path.rglob("2-3.npz"))
     assert len(files) == 2
@@ -372,7 +365,7 @@ def uninterrupted():
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_it_goes_on_after_an_interrupt(tmp_path, computed, after, uninterrupted):
+def test_phase_transition_resumes_after_an_interrupt(tmp_path, computed, after, uninterrupted):
 
     def interrupt(done, total, text):
         if done > after:
@@ -385,14 +378,14 @@ def test_it_goes_on_after_an_interrupt(tmp_path, computed, after, uninterrupted)
     assert len(computed) == len(set(computed)) == 8
 
 
-def test_an_interrupted_recovery_is_no_failure(tmp_path, monkeypatch):
-    """A solver that is interrupted returns what it has; that must not be kept as its error."""
-    before = transition.Fit.__call__
+def test_interrupted_recovery_is_not_stored_as_a_failure(tmp_path, monkeypatch):
+    """An interrupted solver returns a partial result, which must not be stored."""
+    before = trials.Fit.__call__
 
     def interrupted(self, problem, rank):
         return replace(before(self, problem, rank), status=lt.Status.INTERRUPTED)
 
-    monkeypatch.setattr(transition.Fit, "__call__", interrupted)
+    monkeypatch.setattr(trials.Fit, "__call__", interrupted)
     with pytest.raises(KeyboardInterrupt):
         call(folder=tmp_path)
     assert not list(tmp_path.rglob("*.npz"))
@@ -408,12 +401,12 @@ def test_an_interrupted_recovery_is_no_failure(tmp_path, monkeypatch):
     ],
     ids=["name", "operator", "callable"],
 )
-def test_two_workers_find_the_same(operator):
+def test_two_workers_give_the_same_result(operator):
     few = {"measurements": [50, 66], "trials": 2}
     same(call(operator, workers=2, **few), call(operator, **few))
 
 
-def test_trials_are_kept_as_an_experiment(tmp_path):
+def test_trials_are_stored_as_an_experiment(tmp_path):
     call(folder=tmp_path)
     experiment = RandomRecoveries("gaussian", (), SHAPE, RANK, "auto", 0.0, 1e-5)
     columns = Store(tmp_path).get(experiment, Level(66, "gaussian"), 0, 4)
@@ -424,7 +417,7 @@ def test_trials_are_kept_as_an_experiment(tmp_path):
 # Progress
 
 
-def test_progress_is_told(tmp_path):
+def test_progress_is_reported(tmp_path):
     heard = []
     call(progress=lambda *news: heard.append(news), folder=tmp_path, trials=1)
     assert heard == [(1, 2, "m = 66"), (2, 2, "m = 33")]
@@ -433,7 +426,7 @@ def test_progress_is_told(tmp_path):
     assert heard == [(3, 4, "m = 66"), (4, 4, "m = 33")]
 
 
-def test_a_bar_is_drawn_on_standard_error(capsys):
+def test_progress_bar_is_drawn_on_standard_error(capsys):
     call(progress=True, trials=1)
     out, err = capsys.readouterr()
     assert out == ""
@@ -443,7 +436,7 @@ def test_a_bar_is_drawn_on_standard_error(capsys):
     assert capsys.readouterr() == ("", "")
 
 
-# Errors, before any work
+# Errors, raised before any trial
 
 STACK = lt.gaussian(SHAPE, 100, trials=2)
 BAD = [
@@ -467,7 +460,7 @@ BAD = [
     ({"noise": -0.1}, ValueError, "noise must be a finite number, at least 0"),
     ({"noise": 1.0}, ValueError, "noise must be below 1, got 1: it is relative to the"),
     ({"tol": 0}, ValueError, "tol must be positive"),
-    ({"tol": 1.0}, ValueError, "tol must be below 1, the error of zero, got 1"),
+    ({"tol": 1.0}, ValueError, "tol must be below 1, the error of X = 0, got 1"),
     ({"seed": -1}, ValueError, "seed must not be negative"),
     ({"seed": (1, 2)}, TypeError, r"seed must be an integer, got \(1, 2\): trials are numbered"),
     ({"solver": "best"}, ValueError, "solver must be one of 'auto'"),
@@ -477,9 +470,9 @@ BAD = [
     ({"operator": lambda m, seed: own(m, seed), "workers": 2}, TypeError,
      r"operator cannot be sent to other processes .* Try workers=1, or a function"),
     ({"folder": 3}, TypeError, "folder must be a path or None, got 3"),
-    ({"folder": __file__}, ValueError, "is a file. Give the name of a folder"),
+    ({"folder": __file__}, ValueError, "is a file. Give the name of a new"),
     ({"operator": lambda m, seed: 5}, TypeError, r"operator\(m, seed\) must return a Measurement"),
-    ({"operator": lambda m, seed: OWN}, ValueError, r"operator\(33, seed\) must measure"),
+    ({"operator": lambda m, seed: OWN}, ValueError, r"seed\) must return an operator with 33"),
     ({"operator": lambda m, seed: lt.gaussian((5, 5, 5), m)}, ValueError, "tensors of shape"),
 ]  # fmt: skip
 
@@ -487,14 +480,14 @@ BAD = [
 @pytest.mark.parametrize(
     ("changed", "error", "message"), BAD, ids=lambda value: str(value).split(" at 0x")[0][:40]
 )
-def test_bad_input(changed, error, message, monkeypatch, tmp_path):
+def test_invalid_arguments_raise(changed, error, message, monkeypatch, tmp_path):
     monkeypatch.setattr(RandomRecoveries, "compute", None)
     with pytest.raises(error, match=message):
         call(**{"folder": tmp_path, **changed})
     assert list(tmp_path.iterdir()) == []
 
 
-def test_bad_shapes_and_ranks():
+def test_invalid_shapes_and_ranks_raise():
     with pytest.raises(ValueError, match="shape must be a tuple of positive integers"):
         phase_transition("gaussian", (5, 0), (1, 1))
     with pytest.raises(ValueError, match=r"rank\[2\] = 7 must be between 1 and 6"):
@@ -505,7 +498,7 @@ def test_bad_shapes_and_ranks():
         by_hand([1]).suggest(0)
 
 
-def test_a_rank_that_no_tensor_has_warns_and_the_attained_one_is_measured():
+def test_unattainable_rank_warns_and_the_attainable_one_is_used():
     with pytest.warns(lt.RankWarning, match="try rank"):
         found = phase_transition("gaussian", SHAPE, (1, 1, 2), measurements=[42], trials=3)
     assert found.rank == (1, 1, 1)
@@ -523,10 +516,10 @@ if __name__ == "__main__":
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way there")
+@pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
 @pytest.mark.parametrize("workers", [1, 2])
-def test_ctrl_c_leaves_whole_trials_only(tmp_path, workers):
-    """A real process and a real signal, sent when two of 10,000 trials are there."""
+def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
+    """A real process and a real signal, sent after two of 10,000 trials."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "kept"), str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -543,8 +536,8 @@ def test_ctrl_c_leaves_whole_trials_only(tmp_path, workers):
     level = Level(60, "gaussian")
     count = len(list((tmp_path / "kept").rglob("*.npz")))
     missing = Store(tmp_path / "kept").missing(experiment, level, 0, count + 4)
-    assert sum(n for _, n in missing) == 4  # every file that is there is whole
-    file = next((tmp_path / "kept").rglob("*.npz"))  # of two workers the second may be first
+    assert sum(n for _, n in missing) == 4  # every stored file is complete
+    file = next((tmp_path / "kept").rglob("*.npz"))  # the second worker may finish first
     k = int(file.stem.split("-")[0])
     error = Job(experiment, level, 0, k, 1)()["error"]
-    assert lt.io.load_array(file, "error") == error  # not one that was cut off
+    assert lt.io.load_array(file, "error") == error  # not a partial result

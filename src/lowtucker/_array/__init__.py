@@ -1,4 +1,4 @@
-"""The foundation: arrays of any kind, checks of arguments, linear algebra, randomness, memory."""
+"""Array back ends, argument checks, linear algebra, random numbers and memory."""
 
 from lowtucker._array.namespace import (
     Array,

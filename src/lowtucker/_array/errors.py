@@ -1,6 +1,6 @@
-"""Exceptions and warnings of the package, and the one way to word an error.
+"""Exceptions and warnings of the package.
 
-Every message has three parts: what was given, what was expected, what to try.
+Every error message says what was given, what was expected and what to try.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ __all__ = [
 
 
 class FileFormatError(ValueError):
-    """A file is not what it says: wrong type, truncated, pickled, or larger than it may be."""
+    """A file is invalid: wrong type, truncated, pickled, or larger than allowed."""
 
 
-class NotFinite(ValueError):  # noqa: N818 - says what it is
-    """Numbers that are NaN or infinite where only finite ones have a meaning."""
+class NotFinite(ValueError):  # noqa: N818 - a short name for the condition
+    """Values are NaN or infinite where finite ones are required."""
 
 
 class CheckError(AssertionError):
@@ -33,11 +33,11 @@ class CheckError(AssertionError):
 
 
 class RankWarning(UserWarning):
-    """A Tucker rank that no tensor attains; the work goes on."""
+    """No tensor attains the Tucker rank; the computation continues."""
 
 
 class UnderdeterminedWarning(UserWarning):
-    """Fewer measurements than degrees of freedom; the work goes on."""
+    """There are fewer measurements than degrees of freedom; the computation continues."""
 
 
 class SlowOperatorWarning(UserWarning):
@@ -45,11 +45,11 @@ class SlowOperatorWarning(UserWarning):
 
 
 class CheckpointWarning(UserWarning):
-    """A checkpoint could not be written; the work goes on."""
+    """A checkpoint could not be written; the computation continues."""
 
 
 def warn_caller(message: str, category: type[Warning]) -> None:
-    """Warn, pointing at the line outside the package that led here."""
+    """Issue a warning that points at the calling line outside the package."""
     package = __name__.partition(".")[0]
     frame, level = sys._getframe(1), 2
     # by the module's name, not its file: the __init__ of a dataclass has no file

@@ -1,9 +1,9 @@
-"""Matrix decompositions that do not give up: what is done when LAPACK does not converge.
+"""Matrix decompositions with fallbacks if LAPACK does not converge.
 
-In ordinary use each function here is that of the array's own namespace. Where it fails on a
-matrix of finite numbers, another algorithm does the work in NumPy's memory, and :func:`fallbacks`
-lists it. A matrix with NaN or infinity has no decomposition: that is a ``LinAlgError``. (JAX
-raises nothing: it answers with NaN, which the solvers look for themselves.)
+Each function calls that of the namespace of its array. If it fails for a matrix with finite
+entries, another algorithm is applied to a NumPy copy, and :func:`fallbacks` lists it. A matrix
+with NaN or infinite entries raises ``LinAlgError``. (JAX does not raise but returns NaN, which
+the solvers check for.)
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 NumPyArray = np.ndarray[Any, Any]
-# What was used in place of the usual algorithm; every thread and task has its own
+# Fallbacks used so far; separate for every thread and task
 _USED: ContextVar[list[str] | None] = ContextVar("lowtucker_fallbacks", default=None)
 
 
 @contextmanager
 def fallbacks() -> Iterator[list[str]]:
-    """List the algorithms that had to stand in for others while the block ran.
+    """Record the fallback algorithms used inside the ``with`` block.
 
-    Of two such blocks, one inside the other, the inner one gets the list.
+    If blocks are nested, the innermost one records.
 
     Examples
     --------
@@ -57,17 +57,17 @@ def fallbacks() -> Iterator[list[str]]:
 
 
 def note_fallback(text: str) -> None:
-    """Tell the innermost :func:`fallbacks`, if there is one."""
+    """Add an entry to the innermost :func:`fallbacks`, if there is one."""
     used = _USED.get()
     if used is not None:
         used.append(text)
 
 
 def svd(matrix: Array, *, full_matrices: bool = False) -> tuple[Array, Array, Array]:
-    """Singular value decomposition U, s, V^* of (stacks of) matrices.
+    """Return the singular value decomposition U, s, V^* of a matrix or a batch of matrices.
 
-    Failing that by ``gesvd``, which iterates otherwise than ``gesdd``; and failing that by the
-    eigenvectors of the gram matrix, with half the digits.
+    Falls back to ``gesvd``, whose iteration differs from that of ``gesdd``, and then to the
+    eigenvectors of the Gram matrix, with half the digits.
     """
 
     def usual() -> Any:
@@ -81,7 +81,7 @@ def svd(matrix: Array, *, full_matrices: bool = False) -> tuple[Array, Array, Ar
 
 
 def svdvals(matrix: Array) -> Array:
-    """Singular values, largest first; failing that as :func:`svd`."""
+    """Return the singular values in decreasing order, with the fallbacks of :func:`svd`."""
 
     def usual() -> Any:
         return (namespace(matrix).linalg.svdvals(matrix),)
@@ -90,9 +90,9 @@ def svdvals(matrix: Array) -> Array:
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
-    """Eigenvalues, ascending, and eigenvectors of Hermitian matrices.
+    """Return eigenvalues, in increasing order, and eigenvectors of Hermitian matrices.
 
-    Failing that by the drivers ``ev`` and ``evr``, which iterate otherwise than ``evd``.
+    Falls back to the drivers ``ev`` and ``evr``, whose iterations differ from that of ``evd``.
     """
 
     def usual() -> Any:
@@ -103,7 +103,7 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
 
 
 def eigvalsh(matrix: Array) -> Array:
-    """Eigenvalues of Hermitian matrices, ascending; failing that as :func:`eigh`."""
+    """Return eigenvalues of Hermitian matrices in increasing order, as :func:`eigh`."""
 
     def usual() -> Any:
         return (namespace(matrix).linalg.eigvalsh(matrix),)
@@ -112,7 +112,7 @@ def eigvalsh(matrix: Array) -> Array:
 
 
 def solve(matrix: Array, right: Array) -> Array:
-    """Solution of a linear system; of a singular one the smallest least-squares solution."""
+    """Solve a linear system; if it is singular, by least squares of minimum norm."""
 
     def usual() -> Any:
         return (namespace(matrix).linalg.solve(matrix, right),)
@@ -123,7 +123,7 @@ def solve(matrix: Array, right: Array) -> Array:
 
 
 def inv(matrix: Array) -> Array:
-    """Inverse of a matrix; of a singular one the pseudo-inverse."""
+    """Return the inverse of a matrix; if it is singular, the pseudo-inverse."""
 
     def other(M: NumPyArray) -> Any:
         return _least_squares(M, np.eye(len(M), dtype=M.dtype))
@@ -132,7 +132,7 @@ def inv(matrix: Array) -> Array:
 
 
 def qr(matrix: Array) -> tuple[Array, Array]:
-    """QR decomposition with as many columns as can be; failing that by SciPy."""
+    """Return the reduced QR decomposition; falls back to SciPy."""
 
     def other(M: NumPyArray) -> Any:
         import scipy.linalg
@@ -145,11 +145,11 @@ def qr(matrix: Array) -> tuple[Array, Array]:
 
 
 def _done(usual: Callable[[], Any], name: str, other: Callable[..., Any], *arrays: Array) -> Any:
-    """Result of the usual algorithm; where that fails, of another one for every matrix."""
+    """Return the result of the usual algorithm or, if it fails, of another for every matrix."""
     try:
         return usual()
     except (np.linalg.LinAlgError, RuntimeError) as error:
-        # torch has an error of its own, which is a RuntimeError as many others are
+        # torch raises its own LinAlgError, a subclass of RuntimeError
         if not type(error).__name__.endswith("LinAlgError"):
             raise
         if not all(map(all_finite, arrays)):
@@ -167,7 +167,7 @@ def _done(usual: Callable[[], Any], name: str, other: Callable[..., Any], *array
 def _svd(M: NumPyArray, full_matrices: bool) -> Any:
     import scipy.linalg
 
-    # a largest entry near 1: an iteration that failed by underflow has another chance
+    # scaled to a largest entry near 1, in case the iteration failed by underflow
     largest = float(np.abs(M).max(initial=0.0))
     scale = 2.0 ** (math.frexp(largest)[1] - 1) if largest > np.finfo(M.dtype).tiny else 1.0
     try:
@@ -187,7 +187,7 @@ def _svd(M: NumPyArray, full_matrices: bool) -> Any:
 
 
 def _svd_by_gram(M: NumPyArray, full_matrices: bool) -> tuple[NumPyArray, NumPyArray, NumPyArray]:
-    """Singular vectors of a tall matrix: V diagonalises M^* M, and M V = U s by a QR."""
+    """SVD of a tall matrix: V diagonalises M^* M, and a QR decomposition gives M V = U s."""
     import scipy.linalg
 
     V = _eigh(M.conj().T @ M)[1][:, ::-1]
@@ -215,5 +215,5 @@ def _eigh(M: NumPyArray) -> Any:
 def _least_squares(M: NumPyArray, right: NumPyArray) -> Any:
     import scipy.linalg
 
-    note_fallback("solve by gelsy")  # by a QR with pivots, which cannot fail to converge
+    note_fallback("solve by gelsy")  # pivoted QR does not iterate, so it cannot fail to converge
     return (scipy.linalg.lstsq(M, right, lapack_driver="gelsy", check_finite=False)[0],)

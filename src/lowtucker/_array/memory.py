@@ -1,4 +1,4 @@
-"""How much memory there is."""
+"""Available memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 __all__ = ["available_memory", "readable_bytes"]
 
-# Where Linux tells what a container may have, and what it has
+# Files with the memory limit and the memory use of a container, on Linux
 CGROUPS = (
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
     ("/sys/fs/cgroup/memory/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.usage_in_bytes"),
@@ -16,7 +16,7 @@ CGROUPS = (
 
 
 def available_memory() -> int:
-    """Bytes that can be taken without swapping: of the machine, or of the container."""
+    """Return the bytes available without swapping, on the machine or in the container."""
     return min(_of_machine(), *(_of_container(*files) for files in CGROUPS))
 
 
@@ -36,12 +36,12 @@ def _of_machine() -> int:
 def _of_container(limit: str, used: str) -> int:
     try:
         return max(0, int(Path(limit).read_text()) - int(Path(used).read_text()))
-    except (OSError, ValueError):  # none, or "max"
+    except (OSError, ValueError):  # no such file, or "max"
         return sys.maxsize
 
 
 def readable_bytes(count: int) -> str:
-    """Bytes with a unit.
+    """Format a number of bytes with a unit.
 
     Examples
     --------

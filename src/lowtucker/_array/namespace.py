@@ -1,8 +1,8 @@
-"""The only module that knows array back ends.
+"""Array back ends; the only module that distinguishes them.
 
-Everything else takes its namespace ``xp`` from its arguments by :func:`namespace` and calls the
-functions of the array API standard. NumPy 2 follows the standard itself; torch, JAX and CuPy
-are reached through ``array_api_compat``. Nothing here imports any of them.
+Other modules get the namespace ``xp`` of their arguments from :func:`namespace` and call
+functions of the array API standard. NumPy 2 implements the standard; torch, JAX and CuPy are
+accessed through ``array_api_compat``. No back end but NumPy is imported here.
 """
 
 from __future__ import annotations
@@ -47,21 +47,21 @@ __all__ = [
 
 Array: TypeAlias = Any
 IntArray: TypeAlias = Any
-# Which measurements: any index set, not only "block i". For a stack: one index set a trial.
+# A set of measurements: any index set. For a batch of problems, one index set per problem.
 Rows: TypeAlias = slice | IntArray | tuple[slice | IntArray, ...]
-# The dtypes that the package computes in, in the order real, complex; single, double.
+# Supported dtypes: real, then complex; single precision before double.
 FLOATS = ("float32", "float64", "complex64", "complex128")
 
 
 def namespace(*arrays: Array) -> Any:
-    """Array-API namespace of the arguments; plain ``numpy`` for NumPy arrays.
+    """Return the array-API namespace of the arguments; plain ``numpy`` for NumPy arrays.
 
     Examples
     --------
     >>> namespace(np.zeros(3)).__name__
     'numpy'
     """
-    for a in arrays:  # a plain loop: this runs thousands of times a second
+    for a in arrays:  # a plain loop, for speed: this runs thousands of times per second
         if not isinstance(a, np.ndarray):
             break
     else:
@@ -92,7 +92,7 @@ def is_jax(x: Array) -> bool:
 
 
 def kind(x: Array) -> str:
-    """Name of the array kind and its device, for messages."""
+    """Return the name of the array kind and the device, for messages."""
     if is_numpy(x):
         return "NumPy"
     import array_api_compat
@@ -101,7 +101,7 @@ def kind(x: Array) -> str:
 
 
 def is_array(value: Any) -> bool:
-    """Whether ``value`` is an array of some kind; lists and numbers have no kind."""
+    """Whether ``value`` is an array of any kind; lists and numbers are not."""
     return (
         isinstance(value, np.ndarray | np.generic)
         or hasattr(value, "__array_namespace__")
@@ -110,12 +110,13 @@ def is_array(value: Any) -> bool:
 
 
 def is_torch(value: Any) -> bool:
-    torch = sys.modules.get("torch")  # a torch tensor exists only once torch is imported
+    """Whether ``value`` is a torch tensor."""
+    torch = sys.modules.get("torch")  # without importing torch
     return torch is not None and isinstance(value, torch.Tensor)
 
 
 def as_float_dtype(dtype: Any, prototype: Array | None = None) -> Any:
-    """Check a floating point dtype and give it as one of ``prototype``'s kind (NumPy's).
+    """Check a floating point dtype and convert it to the kind of ``prototype`` (default NumPy).
 
     Examples
     --------
@@ -134,7 +135,7 @@ def as_float_dtype(dtype: Any, prototype: Array | None = None) -> Any:
 
 
 def dtype_name(dtype: Any) -> str:
-    """Name of a dtype of any kind: "float64" for torch.float64 or float."""
+    """Return the name of a dtype of any kind: "float64" for torch.float64 or float."""
     if type(dtype).__module__.partition(".")[0] not in ("torch", "array_api_strict"):
         try:
             return str(np.dtype(dtype).name)
@@ -144,7 +145,7 @@ def dtype_name(dtype: Any) -> str:
 
 
 def in_precision_of(dtype: Any, prototype: Array | None, *, is_complex: bool) -> Any:
-    """Real or complex dtype of the precision of ``dtype``, of ``prototype``'s kind."""
+    """Return the real or complex dtype with the precision of ``dtype``, for ``prototype``."""
     single = dtype_name(as_float_dtype(dtype, prototype)) in ("float32", "complex64")
     wanted = FLOATS[2 * is_complex + (not single)]
     return as_float_dtype(wanted, prototype)
@@ -158,33 +159,33 @@ def is_complex(x: Array) -> bool:
 
 
 def conj(x: Array) -> Array:
-    """Complex conjugate; a real array is returned as it is."""
+    """Return the complex conjugate; a real array is returned unchanged."""
     return namespace(x).conj(x) if is_complex(x) else x
 
 
 def real(x: Array) -> Array:
-    """Real part; a real array is returned as it is."""
+    """Return the real part; a real array is returned unchanged."""
     return namespace(x).real(x) if is_complex(x) else x
 
 
 def adjoint(x: Array) -> Array:
-    """Conjugate transpose of the last two axes."""
+    """Return the conjugate transpose of the last two axes."""
     return conj(namespace(x).matrix_transpose(x))
 
 
 def real_dtype(x: Array) -> Any:
-    """Dtype of the modulus of ``x``'s elements."""
+    """Return the dtype of the absolute values of ``x``."""
     xp = namespace(x)
     return xp.real(xp.empty((0,), dtype=x.dtype)).dtype if is_complex(x) else x.dtype
 
 
 def eps(x: Array) -> float:
-    """Machine epsilon of ``x``'s dtype."""
+    """Return the machine epsilon of the dtype of ``x``."""
     return float(namespace(x).finfo(x.dtype).eps)
 
 
 def all_finite(x: Array) -> bool:
-    """Whether ``x`` has neither NaN nor infinity: one reading, no copy when it is so."""
+    """Whether ``x`` has neither NaN nor infinity. One pass and no copy if so."""
     xp = namespace(x)
     with np.errstate(all="ignore"):
         total = xp.sum(x)
@@ -195,7 +196,7 @@ def all_finite(x: Array) -> bool:
 
 
 def like(value: Any, prototype: Array | None, dtype: Any = None) -> Array:
-    """Make an array of the kind and device of ``prototype`` (NumPy where it is None)."""
+    """Convert to an array of the kind and device of ``prototype`` (NumPy if it is None)."""
     if prototype is None or is_numpy(prototype):
         return np.asarray(value, dtype=dtype)
     import array_api_compat
@@ -207,7 +208,7 @@ def like(value: Any, prototype: Array | None, dtype: Any = None) -> Array:
 
 
 def to_numpy(x: Array) -> np.ndarray[Any, Any]:
-    """Copy ``x`` to the host as a NumPy array (no copy for NumPy)."""
+    """Convert ``x`` to a NumPy array on the host; NumPy arrays are not copied."""
     if is_numpy(x):
         return np.asarray(x)
     if is_torch(x):
@@ -218,7 +219,7 @@ def to_numpy(x: Array) -> np.ndarray[Any, Any]:
 
 
 def put(x: Array, where: IntArray, values: Array) -> Array:
-    """Copy of ``x`` whose items ``where`` along the first axis are replaced by ``values``."""
+    """Return a copy of ``x`` with the items ``where`` of the first axis replaced by ``values``."""
     xp = namespace(x)
     index = np.arange(x.shape[0])
     index[to_numpy(where)] = x.shape[0] + np.arange(values.shape[0])
@@ -226,7 +227,7 @@ def put(x: Array, where: IntArray, values: Array) -> Array:
 
 
 def pad_and_stack(parts: Sequence[Array]) -> Array:
-    """Stack vectors, the shorter ones filled up with zeros."""
+    """Stack vectors, padding the shorter ones with zeros."""
     xp = namespace(*parts)
     length = max(part.shape[0] for part in parts)
     if min(part.shape[0] for part in parts) == length:
@@ -236,19 +237,19 @@ def pad_and_stack(parts: Sequence[Array]) -> Array:
 
 
 def per_trial(value: Any, x: Array) -> Any:
-    """Give one number a trial the axes it needs to multiply the stack ``x``; a number stays."""
+    """Append axes to one number per problem, so that it broadcasts against the batch ``x``."""
     if not hasattr(value, "ndim") or value.ndim == 0:
         return value
     return namespace(x).reshape(value, (*value.shape, *(1,) * (x.ndim - value.ndim)))
 
 
 def size(shape: Sequence[int]) -> int:
-    """Count the elements of a tensor of that shape."""
+    """Return the number of elements of a tensor of that shape."""
     return math.prod(shape)
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Limit BLAS to one thread: workers share the cores, and sums keep their order."""
+    """Limit BLAS to one thread, so that sums keep their order and workers share the cores."""
     from threadpoolctl import threadpool_limits
 
     limits: AbstractContextManager[Any] = threadpool_limits(1)
@@ -256,6 +257,6 @@ def one_blas_thread() -> AbstractContextManager[Any]:
 
 
 def without_gradients() -> AbstractContextManager[Any]:
-    """Keep torch from recording: what a run computes is not differentiated, only remembered."""
+    """Disable gradient recording in torch, if it is imported."""
     torch = sys.modules.get("torch")
     return nullcontext() if torch is None else torch.no_grad()

@@ -1,7 +1,7 @@
-"""Randomness as a pure function of its arguments.
+"""Random numbers as pure functions of their arguments.
 
-No generator is ever kept: a number is determined by (seed, trial, stream, position), so that a
-resumed, stacked or distributed run sees the same draws. The bits come from Philox, a
+No generator state is kept: a number is determined by (seed, trial, stream, position), so that
+resumed, batched and distributed runs draw the same numbers. They come from Philox, a
 counter-based generator.
 """
 
@@ -15,14 +15,14 @@ import numpy as np
 
 __all__ = ["LIMIT", "Seed", "Stream", "as_seed", "counted", "generator", "uniforms"]
 
-# A number, or (number, trial): trial k of a stack made with seed s is the single one of (s, k).
+# A number, or (number, trial): problem k of a batch with seed s equals the single one of (s, k).
 Seed: TypeAlias = int | tuple[int, int]
-# Seeds, trials and steps are words of Philox's key and counter.
+# Seeds, trials and steps are 64-bit words of the key and the counter of Philox.
 LIMIT = 2**64
 
 
 class Stream(IntEnum):
-    """What the numbers are for: two purposes with one seed must not share them."""
+    """Purpose of random numbers: different purposes with the same seed must not share them."""
 
     TENSOR = 1
     OPERATOR = 2
@@ -32,7 +32,7 @@ class Stream(IntEnum):
 
 
 def as_seed(seed: Any) -> tuple[int, int]:
-    """Check a seed and give it as (number, trial).
+    """Check a seed and return it as (number, trial).
 
     Examples
     --------
@@ -52,28 +52,28 @@ def as_seed(seed: Any) -> tuple[int, int]:
 
 
 def generator(seed: Seed, stream: Stream) -> np.random.Generator:
-    """Generator for one purpose."""
+    """Return the generator of a seed for one purpose."""
     entropy = np.random.SeedSequence([int(stream), *as_seed(seed)])
     return np.random.Generator(np.random.Philox(entropy))
 
 
 def counted(seed: Seed, position: int) -> np.random.Generator:
-    """Generator for one position of an operator's rows; no other is needed to set it up."""
-    counter = np.array([0, 0, position, LIMIT - 1], np.uint64)  # no step t is as large
+    """Return the generator of one position among the rows of an operator, by direct access."""
+    counter = np.array([0, 0, position, LIMIT - 1], np.uint64)  # larger than any step t
     return np.random.Generator(
         np.random.Philox(key=np.array(as_seed(seed), np.uint64), counter=counter)
     )
 
 
 def uniforms(seed: int, t: int, trials: tuple[int, ...], count: int) -> np.ndarray[Any, Any]:
-    """Uniform numbers in [0, 1), shape ``(len(trials), count)``, for step or epoch ``t``.
+    """Return uniform numbers in [0, 1), shape ``(len(trials), count)``, for step or epoch ``t``.
 
-    Row k depends on (seed, t, trials[k]) alone: Philox is advanced to the first trial and one
-    sequence is read from there, so that one set-up (20 microseconds) serves a whole stack.
+    Row k depends only on (seed, t, trials[k]): Philox is advanced to the first trial and one
+    sequence is drawn from there, so that one set-up (20 microseconds) serves a whole batch.
     """
-    width = 4 * -(-count // 4)  # Philox makes four numbers a count
+    width = 4 * -(-count // 4)  # Philox generates four numbers per count
     first, last = min(trials), max(trials)
-    if last - first > 1000 + 4 * len(trials):  # far apart: not all that is between
+    if last - first > 1000 + 4 * len(trials):  # far apart: do not draw all numbers in between
         return np.concatenate([uniforms(seed, t, (k,), count) for k in trials])
     key, counter = np.array([seed, Stream.BLOCKS], np.uint64), np.array([0, 0, 0, t], np.uint64)
     bits = np.random.Philox(key=key, counter=counter)

@@ -1,4 +1,4 @@
-"""Checks of arguments: what was given, what was expected, what to try."""
+"""Checks of arguments. Messages say what was given, what was expected and what to try."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ __all__ = [
 
 
 def as_array(value: Any, name: str) -> Array:
-    """Turn ``value`` into a numeric array; an array keeps its kind, dtype and device.
+    """Convert ``value`` to a numeric array; an array keeps its kind, dtype and device.
 
-    Lists, numbers and subclasses of NumPy arrays become plain NumPy arrays. Anything that is
-    not numeric raises ``TypeError``, and so do masked elements.
+    Lists, numbers and subclasses of NumPy arrays become plain NumPy arrays. Non-numeric values
+    and masked elements raise ``TypeError``.
     """
     if is_numpy(value) and not isinstance(value, np.ndarray):
         value = np.asarray(value)
@@ -56,10 +56,12 @@ def as_array(value: Any, name: str) -> Array:
             )
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise TypeError(
-                f"{name} must be an array of numbers, got a masked array. Fill its masked "
-                "elements with numpy.ma.filled(..., value), or leave out what they belong to."
+                f"{name} must be an array of numbers, got a masked array. Fill the masked "
+                "elements with numpy.ma.filled(..., value), or remove them."
             )
-        if not isinstance(value, np.ndarray) and hasattr(value, "full"):  # not silently formed
+        if not isinstance(value, np.ndarray) and hasattr(
+            value, "full"
+        ):  # do not form the full tensor silently
             raise TypeError(
                 f"{name} must be an array of numbers, got {type(value).__name__}. Try X.full()."
             )
@@ -69,7 +71,7 @@ def as_array(value: Any, name: str) -> Array:
         except ValueError as error:
             raise ValueError(
                 f"{name} must be an array of numbers, got a ragged {type(value).__name__}: "
-                f"make all its rows equally long."
+                f"make all rows equally long."
             ) from error
         if value.dtype.kind == "O" and value.ndim == 0:
             raise TypeError(
@@ -87,24 +89,24 @@ def as_array(value: Any, name: str) -> Array:
 
 
 def _check_torch(value: Any, name: str) -> None:
-    """Refuse torch tensors that cannot be computed with as others can."""
+    """Reject meta tensors and sparse torch tensors."""
     if value.is_meta:
         raise TypeError(
-            f"{name} must hold numbers, got a torch tensor on the device meta, which has none. "
-            "Make it on a device such as cpu or cuda."
+            f"{name} must hold numbers, got a torch tensor on the meta device, which has none. "
+            "Create it on a device such as cpu or cuda."
         )
     if str(value.layout) != "torch.strided":
         raise TypeError(
             f"{name} must be a dense torch tensor, got the layout {value.layout}. Try "
-            "value.to_dense(), or a SciPy sparse matrix, which is not made dense."
+            "value.to_dense(), or a SciPy sparse matrix, which stays sparse."
         )
 
 
 def as_float(value: Any, name: str) -> Array:
-    """Turn ``value`` into an array of real or complex floating point numbers.
+    """Convert ``value`` to an array of real or complex floating point numbers.
 
-    float32, float64 and complex stay as they are; integers, booleans and half precision
-    become float64 (float32 where the back end has no float64); extended precision is refused.
+    float32, float64 and complex dtypes are kept; integers, booleans and half precision become
+    float64 (float32 if the back end has no float64); extended precision is rejected.
     """
     x = as_array(value, name)
     if (x.dtype.char in "fdFD") if is_numpy(x) else dtype_name(x.dtype) in FLOATS:
@@ -115,13 +117,13 @@ def as_float(value: Any, name: str) -> Array:
             "Try numpy.asarray(..., dtype=float)."
         )
     xp = namespace(x)
-    if is_jax(x):  # float64 only where it is switched on
+    if is_jax(x):  # float64 only if enabled
         return xp.astype(x, xp.asarray(0.5).dtype)
     return xp.astype(x, xp.complex128 if is_complex(x) else xp.float64)
 
 
 def as_float_on(value: Any, prototype: Array | None, name: str, owner: str) -> Array:
-    """:func:`as_float` of the kind of ``prototype``: lists are moved there, others refused."""
+    """Apply :func:`as_float`; convert lists to the kind of ``prototype``, reject other kinds."""
     x = as_float(value, name)
     if is_array(value):
         return same_kind(x, prototype, name, owner)
@@ -129,7 +131,7 @@ def as_float_on(value: Any, prototype: Array | None, name: str, owner: str) -> A
 
 
 def as_tensor(value: Any, name: str) -> Array:
-    """:func:`as_array` with at least one mode, and elements."""
+    """Apply :func:`as_array`, and require at least one mode and no empty mode."""
     x = as_array(value, name)
     if x.ndim == 0:
         raise ValueError(
@@ -137,8 +139,8 @@ def as_tensor(value: Any, name: str) -> Array:
         )
     if not size(x.shape):
         raise ValueError(
-            f"{name} must have entries in every mode, got shape {tuple(x.shape)}. Leave out the "
-            "modes without entries."
+            f"{name} must have entries in every mode, got shape {tuple(x.shape)}. Remove the "
+            "empty modes."
         )
     return x
 
@@ -147,10 +149,10 @@ def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     """Check a tensor shape: a non-empty sequence of positive integers."""
     if isinstance(shape, numbers.Integral):
         raise TypeError(
-            f"{name} must have one entry a mode, got the number {shape}. "
+            f"{name} must have one entry per mode, got the number {shape}. "
             f"For a vector write {name}=({shape},)."
         )
-    try:  # bytes are integers too, and sets have no order
+    try:  # bytes iterate as integers, and sets have no order
         entries = None if isinstance(shape, bytes | bytearray | set | dict) else tuple(shape)
     except TypeError:
         entries = None
@@ -169,11 +171,11 @@ def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
 
 
 def as_array_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
-    """:func:`as_shape` of a tensor that an array can hold; entries may be of larger ones."""
+    """Apply :func:`as_shape`, and require that an array of that shape can exist."""
     checked = as_shape(shape, name)
     if size(checked) > sys.maxsize // 16:
         raise ValueError(
-            f"{name} must be that of an array, with at most {sys.maxsize // 16} entries, got "
+            f"{name} must be the shape of an array, with at most {sys.maxsize // 16} entries, got "
             f"{checked!s:.80}. Are these the sizes of the modes?"
         )
     return checked
@@ -182,7 +184,7 @@ def as_array_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
 def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> int:
     """Check an integer argument between ``low`` and ``high``, both included.
 
-    Without a ``high`` it is the largest size of an array.
+    ``high`` defaults to the largest size of an array.
     """
     if isinstance(value, bool) or not isinstance(value, numbers.Integral):
         raise TypeError(f"{name} must be an integer, got {value!r:.80}. Try int(...).")
@@ -196,14 +198,14 @@ def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> 
 
 
 def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool = False) -> float:
-    """Check a finite real argument, at least ``low`` or positive."""
+    """Check a finite real argument that is at least ``low``, or positive."""
     if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
         value = value.item()
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise TypeError(f"{name} must be a real number, got {value!r:.80}. Try float(...).")
     try:
         number = float(value)
-    except OverflowError:  # an integer, or a fraction
+    except OverflowError:  # a large integer or fraction
         number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
     if positive and not 0 < number < math.inf:
         raise ValueError(f"{name} must be positive, got {number:g}.")
@@ -214,7 +216,7 @@ def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool =
 
 
 def as_choice(value: Any, name: str, choices: Sequence[str | None]) -> Any:
-    """Check an argument that is one of some words, or None where that is one of them."""
+    """Check an argument that is one of several strings (or None, if that is a choice)."""
     is_word = value is None or isinstance(value, str)
     if is_word and value in choices:
         return value
@@ -225,21 +227,20 @@ def as_choice(value: Any, name: str, choices: Sequence[str | None]) -> Any:
 
 
 def as_flag(value: Any, name: str) -> bool:
-    """Check a yes or no: anything else, such as "no", would count as yes."""
+    """Check a boolean argument; other values, such as "no", are rejected."""
     if not isinstance(value, bool | np.bool_):
         raise TypeError(f"{name} must be True or False, got {value!r:.80}. Try {name}=False.")
     return bool(value)
 
 
 def same_kind(x: Array, prototype: Array | None, name: str, owner: str) -> Array:
-    """Check that ``x`` is of the kind of ``prototype`` (NumPy where that is None)."""
+    """Check that ``x`` has the array kind of ``prototype`` (NumPy if it is None)."""
     if type(x) is type(prototype):
         return x
     mine = np if prototype is None else namespace(prototype)
     if namespace(x) is not mine:
         theirs = "NumPy" if mine is np else kind(prototype)
         raise TypeError(
-            f"{name} is a {kind(x)} array, but {owner} holds {theirs} arrays. "
-            f"Convert one of them to the kind of the other."
+            f"{name} is a {kind(x)} array, but {owner} holds {theirs} arrays. Convert one of them."
         )
     return x

@@ -1,6 +1,6 @@
-"""Faces for scikit-learn: tensor regression, and missing values filled by a low-rank tensor.
+"""Estimators with the scikit-learn interface: tensor regression and low-rank imputation.
 
-Needs scikit-learn: ``pip install "lowtucker[sklearn]"``. Nothing else of the package does.
+Requires scikit-learn: ``pip install "lowtucker[sklearn]"``. The rest of the package does not.
 """
 
 try:

@@ -1,4 +1,4 @@
-"""Checks that the estimators share: arrays of several modes, ranks, seeds."""
+"""Argument checks shared by the estimators: samples that are tensors, ranks, seeds."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ NumPyArray = np.ndarray[Any, Any]
 
 
 def as_rows(X: Any) -> tuple[Any, Rank | None]:
-    """X as (n, N), with the shape of a sample where X has more than two axes.
+    """Return X as (n, N), and the shape of a sample if X has more than two axes.
 
-    What has two axes or fewer is left to scikit-learn, which knows data frames.
+    Input with at most two axes is returned unchanged: scikit-learn handles data frames.
     """
     if isinstance(X, np.ma.MaskedArray) and np.ma.is_masked(X):
         raise TypeError(
-            "X is a masked array, whose masked entries would be taken for data. Try "
-            "X.filled(numpy.nan), and a TuckerImputer for what is missing."
+            "X is a masked array, whose masked entries would be used as data. Try "
+            "X.filled(numpy.nan), and a TuckerImputer for the missing values."
         )
     try:
         axes = len(X.shape) if hasattr(X, "shape") else np.ndim(X)
@@ -38,7 +38,7 @@ def as_rows(X: Any) -> tuple[Any, Rank | None]:
 
 
 def shape_of(tensor_shape: Any, of_X: Rank | None, features: int) -> Rank:
-    """Shape of a sample: that which was given, that of X, or a vector."""
+    """Return the shape of a sample: ``tensor_shape``, that of X, or a vector."""
     if tensor_shape is None:
         return (features,) if of_X is None else of_X
     try:
@@ -47,8 +47,8 @@ def shape_of(tensor_shape: Any, of_X: Rank | None, features: int) -> Rank:
         raise type(error)(f"tensor_shape={tensor_shape!r}: {error}") from None
     if of_X is not None and of_X != shape:
         raise ValueError(
-            f"X has samples of shape {of_X}, not tensor_shape={shape}. Leave tensor_shape out, or "
-            "give X as (n_samples, n_features)."
+            f"X has samples of shape {of_X}, not tensor_shape={shape}. Omit tensor_shape, or give "
+            "X as (n_samples, n_features)."
         )
     if size(shape) != features:
         raise ValueError(
@@ -59,20 +59,20 @@ def shape_of(tensor_shape: Any, of_X: Rank | None, features: int) -> Rank:
 
 
 def check_samples(of_X: Rank | None, shape: Rank) -> None:
-    """Refuse samples of another shape than those of the fit."""
+    """Check that samples have the shape of those in the fit."""
     if of_X is not None and of_X != shape:
         raise ValueError(
-            f"X has samples of shape {of_X}, but the fit saw samples of shape {shape}. Give X as "
+            f"X has samples of shape {of_X}, but the fit has samples of shape {shape}. Give X as "
             f"(n_samples, {', '.join(map(str, shape))}) or (n_samples, {size(shape)})."
         )
 
 
 def limit_of(rank: Any, shape: Rank) -> Rank | None:
-    """Largest rank to try where one is sought; None, after a check, where it was given."""
+    """Return the largest rank to try, or None (after a check) if ``rank`` is a tuple."""
     if isinstance(rank, str):
         if rank.lower() != "auto":
             raise ValueError(
-                f'rank must be "auto", a tuple of {len(shape)} integers, one a mode of '
+                f'rank must be "auto", a tuple of {len(shape)} integers, one per mode of '
                 f"{shape}, or a lowtucker.RankSearch, got {rank!r}."
             )
         return shape
@@ -81,15 +81,15 @@ def limit_of(rank: Any, shape: Rank) -> Rank | None:
     if isinstance(rank, numbers.Number) or rank is None:
         example = ", ".join("1" for _ in shape) + ("," if len(shape) == 1 else "")
         raise TypeError(
-            f"rank must be a tuple of {len(shape)} integers, one a mode of {shape}, got {rank!r}. "
-            f'Try rank=({example}) or rank="auto".'
+            f"rank must be a tuple of {len(shape)} integers, one per mode of {shape}, got "
+            f'{rank!r}. Try rank=({example}) or rank="auto".'
         )
     check_rank(tuple(rank), shape, warn=False)
     return None
 
 
 def as_seed_number(random_state: Any) -> int:
-    """Seed from an integer, a generator, or None, which draws one."""
+    """Return a seed from an integer, a random generator, or None, which draws one."""
     from sklearn.utils import check_random_state
 
     if isinstance(random_state, numbers.Integral) and not isinstance(random_state, bool):

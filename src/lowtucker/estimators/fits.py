@@ -1,4 +1,4 @@
-"""Fits of a regression: one target at one rank, and the rank by cross-validation."""
+"""Regression fits: one target at a given rank, and the rank by cross-validation."""
 
 from __future__ import annotations
 
@@ -31,18 +31,19 @@ from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 __all__ = ["Fitting", "noted"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Starts of "auto", and the steps of TIHT that prepare every other one. On 12x12x8 tensors of rank
-# (2,2,2) with noise of 10 % and 1.6 rows per degree of freedom five starts lead to the lowest
-# minimum that a hundred find, one start in one problem of five
+# Number of starts of "auto", and of TIHT steps that prepare every other start. On 12x12x8 tensors
+# of rank (2,2,2) with 10 % noise and 1.6 rows per degree of freedom, five starts find the lowest
+# minimum that a hundred find; a single start does so in one problem of five
 STARTS, IHT_STEPS = 5, 20
-# Starts of fits that only judge a rank, where rows are few; one where local minima are rare
+# Number of starts of fits in cross-validation if rows are few; otherwise one, as local minima are
+# rare
 FEW = 2
-LINEAR = "Every tensor has this rank: the fit is linear, and solved as that."
+LINEAR = "Every tensor has this rank: the fit is linear, and solved by least squares."
 
 
 @dataclass(frozen=True)
 class Fitting:
-    r"""How to minimise :math:`\|y - Xw\|^2 + \alpha \|w\|^2` over tensors w of low rank.
+    r"""Settings to minimise :math:`\|y - Xw\|^2 + \alpha \|w\|^2` over tensors w of low rank.
 
     Parameters
     ----------
@@ -52,7 +53,7 @@ class Fitting:
     solver, tol, max_epochs, seed
         As in :func:`lowtucker.recover`.
     quick : bool
-        Whether a good guess will do, to judge a rank by.
+        Whether an approximate fit suffices, for cross-validation.
     """
 
     shape: Rank
@@ -69,8 +70,8 @@ class Fitting:
     ) -> Result:
         r"""Fit one target.
 
-        ``near`` is (weight, C) for :math:`weight \|w - C\|^2` in place of the ridge. Where no
-        tensor has a larger rank the problem is linear, and is solved as that.
+        ``near`` is (weight, C) for the penalty :math:`weight \|w - C\|^2` instead of the ridge.
+        If every tensor has the rank, the problem is linear and solved by least squares.
         """
         y = rows.Y[:, target].copy()
         attained = attainable_rank(tuple(rank))
@@ -102,21 +103,21 @@ class Fitting:
         return RGN(starts=starts, iht_steps=IHT_STEPS if size(self.shape) <= FULL else 0)
 
     def _linear(self, rows: Centred, y: NumPyArray, rank: Rank) -> Result:
-        """Least squares, of the smallest norm where many tensors fit; by an SVD of the rows."""
+        """Solve by least squares of minimum norm, with an SVD of the rows."""
         begin = time.perf_counter()
         U, s, Vt = svd(rows.X)
         cut = max(rows.X.shape) * np.finfo(float).eps * s.max(initial=0.0)
         s = np.where(s > cut, s, np.inf)
         w = Vt.T @ ((U.T @ y) / (s + self.alpha / s))
         X = hosvd(w.reshape(self.shape), rank, warn=False)
-        left, whole = (float(np.linalg.norm(v)) for v in (y - rows.X @ w, y))
-        residual = left / (whole or 1.0)
+        misfit, whole = (float(np.linalg.norm(v)) for v in (y - rows.X @ w, y))
+        residual = misfit / (whole or 1.0)
         status = Status.CONVERGED if residual <= self.tol else Status.NOISE_FLOOR
         if not self.alpha and rows.count - self.intercept < w.size:
             status = Status.UNDERDETERMINED
         history = History.of(
             {"epoch": [0], "passes": [1.0], "seconds": [0.0], "residual": [residual],
-             "cost": [left * left / 2], "phase": ["least squares"]}
+             "cost": [misfit * misfit / 2], "phase": ["least squares"]}
         )  # fmt: skip
         return Result(
             X, residual, status, history, X.rank, 1, 1.0,
@@ -125,7 +126,7 @@ class Fitting:
         )  # fmt: skip
 
     def errors(self, folds: Sequence[Data], target: int, rank: Rank) -> NumPyArray:
-        """Squared error on every fold, of a fit to the others."""
+        """Return the squared prediction error on every fold, of a fit to the others."""
         out, quick = [], replace(self, quick=True)
         for k, held in enumerate(folds):
             train = joined([*folds[:k], *folds[k + 1 :]]).centred(self.intercept)
@@ -136,10 +137,10 @@ class Fitting:
         return np.array(out)
 
     def best_rank(self, folds: Sequence[Data], target: int, limit: Rank) -> tuple[Rank, str]:
-        """Rank that foretells rows that were left out best, and a word on how it was found.
+        """Return the rank that predicts held-out rows best, and a note on the search.
 
-        Without a ridge only ranks are tried that have 1.3 rows and more for every degree of
-        freedom. Every one of them costs a fit a fold.
+        Without a ridge, only ranks with at least 1.3 rows per degree of freedom are tried. Each
+        rank costs one fit per fold.
         """
         folds = [part for part in folds if part.count]
         least = sum(part.count for part in folds) - max((part.count for part in folds), default=0)
@@ -156,6 +157,6 @@ class Fitting:
 
 
 def noted(result: Result, note: str) -> Result:
-    """Result with one more finding, before the others."""
+    """Return the result with one more finding, before the others."""
     found = (Finding("rank found", note),) if note else ()
     return replace(result, findings=(*found, *result.findings))

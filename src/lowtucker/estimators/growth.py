@@ -1,4 +1,4 @@
-"""A rank by cross-validation: grow while that foretells better, shrink while it costs nothing."""
+"""Rank by cross-validation: increase it while predictions improve, then decrease it."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from lowtucker.tensor.rank import attainable_rank
 __all__ = ["RankGrowth"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Ranks that are no better, one after the other, before growth in all modes ends
+# Consecutive ranks without improvement before growth in all modes ends
 MISSES = 2
-# Share of the squares by which a rank must foretell better
+# Share of the squared error by which a larger rank must improve it
 CLEARLY = 0.01
 
 
 class RankGrowth:
-    """Ranks that were tried, and what they left of held-out data.
+    """Search for a rank by cross-validation.
 
-    Ranks grow in all modes at once until they foretell worse, or twice no better; then in single
-    modes (and pairs, where that could not go on for want of data); then single modes shrink while
-    that costs less than a standard error over the folds.
+    The rank grows in all modes at once until predictions become worse, or twice do not improve;
+    then in single modes (and pairs of modes, if too few data ended the first stage); then it
+    decreases in single modes while that costs less than a standard error over the folds.
 
     Parameters
     ----------
     errors : callable
-        Squared errors of a rank, one for every fold.
+        Returns the squared prediction errors of a rank, one for every fold.
     limit : tuple of int
         The largest rank.
     allowed : callable
-        Whether there are data enough for a rank.
+        Returns whether there are enough data for a rank.
     whole : float
-        Sum of the squares of all that is foretold.
+        Sum of squares of the predicted values.
     tol : float
-        The share of it, as a root, that is as good as nothing.
+        Relative error (root of the share of ``whole``) that counts as zero.
 
     Examples
     --------
@@ -64,18 +64,18 @@ class RankGrowth:
         self.tried: dict[Rank, NumPyArray] = {}
 
     def run(self) -> tuple[Rank, str]:
-        """Rank that was found, and a word on how."""
+        """Return the rank, and a note on the search."""
         ones = (1,) * len(self.limit)
         if attainable_rank(self.limit) == ones:
             return ones, ""
         if not self.allowed(ones):
-            return ones, f"Rank {ones}, the smallest: there is too little to leave any out."
+            return ones, f"Rank {ones}, the smallest: there are too few data for cross-validation."
         best, stopped = self._grown(ones)
         best = self._shrunk(self._grown_in_some(best, pairs=stopped or best == ones))
         listed = ", ".join(
             f"{r} {math.sqrt(float(e.sum()) / self.whole):.3g}" for r, e in self.tried.items()
         )
-        return best, f"Rank {best} was found by cross-validation. Left of held-out data: {listed}."
+        return best, f"Rank {best} was found by cross-validation. Held-out errors: {listed}."
 
     def _of(self, rank: Rank) -> NumPyArray:
         if rank not in self.tried:
@@ -83,19 +83,19 @@ class RankGrowth:
         return self.tried[rank]
 
     def _better(self, one: Rank, other: Rank) -> bool:
-        """Whether one rank foretells better than another: by more than a standard error."""
+        """Whether one rank predicts better than another, by more than a standard error."""
         gain = self._of(other) - self._of(one)
         error = float(np.std(gain, ddof=1)) * math.sqrt(len(gain))
         least = max(error, CLEARLY * float(self._of(other).sum()), self.nothing)
         return float(gain.sum()) > least
 
     def _larger(self, rank: Rank, modes: Sequence[int]) -> Rank:
-        """Rank that is larger by one in some modes, as far as that can be."""
+        """Increase the rank by one in some modes, within the limit and what is attainable."""
         more = (min(r + (k in modes), self.limit[k]) for k, r in enumerate(rank))
         return attainable_rank(tuple(more))
 
     def _grown(self, rank: Rank) -> tuple[Rank, bool]:
-        """Rank with all modes as large as is of use, and whether data did not suffice for more."""
+        """Grow in all modes; also return whether too few data ended the growth."""
         best, misses = rank, 0
         while misses < MISSES and float(self._of(best).sum()) > self.nothing:
             larger = self._larger(rank, range(len(rank)))

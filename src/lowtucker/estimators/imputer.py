@@ -1,4 +1,4 @@
-"""Missing values filled by a tensor of low rank, with the interface of scikit-learn."""
+"""Imputation of missing values by a low-rank tensor, with the scikit-learn interface."""
 
 from __future__ import annotations
 
@@ -30,38 +30,37 @@ from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedo
 __all__ = ["TuckerImputer"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Numbers that are made for a block of samples, at most
+# Largest number of array elements for a block of samples
 BLOCK = 1 << 22
 
 
 class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Fill missing values by a tensor of low Tucker rank; the first mode counts samples.
+    r"""Impute missing values by a tensor of low Tucker rank, whose first mode indexes samples.
 
-    A sample is :math:`x = B c` and noise, with c normal, of the mean m and the covariance
-    :math:`\Sigma`; B has :math:`r_0` columns, and the Tucker rank :math:`(r_1, \dots, r_d)` in the
-    other modes. ``fit`` finds these from what is known of its samples, by
-    expectation-maximisation. ``transform`` gives a sample, known at the entries K, the most likely
-    coefficients:
+    A sample is :math:`x = B c` plus noise, with c normal of mean m and covariance :math:`\Sigma`;
+    B has :math:`r_0` columns, and Tucker rank :math:`(r_1, \dots, r_d)` in the other modes.
+    ``fit`` estimates these from the known entries of its samples by expectation-maximisation.
+    ``transform`` computes the most likely coefficients of a sample from its known entries K:
 
     .. math:: \min_c \|x_K - B_K c\|^2 + \sigma^2 (c - m)^T \Sigma^{-1} (c - m)
 
-    What is known stays as it is. Without noise this is the completion of the tensor.
+    Known entries are not changed. Without noise this is tensor completion.
 
     Parameters
     ----------
     rank : "auto", tuple of int, or RankSearch
-        Tucker rank of the tensor of all samples, that of the samples first: (r_0, r_1, ..., r_d).
-        "auto" takes the one that foretells entries best that were left out (five folds);
-        ``RankSearch(max=...)`` up to a largest one.
+        Tucker rank of the tensor of all samples, with the mode of samples first:
+        (r_0, r_1, ..., r_d). "auto" chooses the one that predicts held-out entries best (five
+        folds); ``RankSearch(max=...)`` limits the search.
     tensor_shape : tuple of int, optional
-        Shape of a sample, where X is given as (n_samples, n_features), row-major. By default that
-        of X, if it has more than two axes; else X is completed as a matrix.
+        Shape of a sample, if X is given as (n_samples, n_features), row-major. By default that
+        of X, if it has more than two axes; otherwise X is completed as a matrix.
     tol : float
-        The share of noise in the values that is as good as none.
+        Relative noise that counts as zero.
     max_epochs : int
-        Most sweeps over X.
+        Maximum number of sweeps over X.
     random_state : int, RandomState or None
-        For the entries that are left out to find the rank. None draws a new one every fit.
+        Seed for the held-out entries of the rank search. None draws a new one for every fit.
 
     Attributes
     ----------
@@ -73,33 +72,34 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     noise_variance_ : float
         :math:`\sigma^2`.
     tensor_ : TuckerTensor
-        The samples of ``fit`` in their order, without holes and without noise.
+        The samples of ``fit`` in their order, complete and without noise.
     note_ : str
-        How the rank was found, where it was sought.
+        How the rank was found, if it was searched for.
     tensor_shape_ : tuple of int
     n_features_in_ : int
-        The entries of a sample.
+        Number of entries of a sample.
     feature_names_in_ : array
-        Where X was a data frame.
+        If X was a data frame.
     n_iter_ : int
-        Sweeps.
+        Number of sweeps.
 
     Warns
     -----
     UnderdeterminedWarning
-        Slices of features that no sample knows: they are filled with zeros. Where samples have two
-        modes or more, a feature that no sample knows is told by others in its row and column.
+        A slice of features is not known in any sample: it is filled with zeros. If samples have
+        two or more modes, a single feature that is not known in any sample is predicted from
+        other features in its row and column.
 
     Notes
     -----
-    A sample with fewer known entries than B has columns gets what is most likely, and one of which
-    nothing is known the mean sample; ``fit`` does not look at such samples. It does not depend
-    on the order of samples. Features of very different scale, and values that lie far from zero
-    (temperatures in Kelvin, years), want a ``StandardScaler`` first: next to a large offset rank
-    "auto" does not see the rest.
+    A sample with fewer known entries than B has columns is completed with the most likely values,
+    and a sample without known entries with the mean; ``fit`` ignores samples without known
+    entries, and does not depend on the order of samples. Apply a ``StandardScaler`` first if
+    features have very different scales or values are far from zero (temperatures in Kelvin,
+    years): a large offset hides the remaining structure from rank "auto".
 
-    Cost of a sweep: 4 n N r_0^2 flops; memory: some six copies of X. Rank "auto" takes five fits
-    for every rank that is tried. Of ``transform``: 2 N r_0^2 flops for every sample with holes.
+    Cost of a sweep: 4 n N r_0^2 flops; memory: about six copies of X. Rank "auto" takes five fits
+    for every rank it tries. Cost of ``transform``: 2 N r_0^2 flops for every incomplete sample.
 
     Examples
     --------
@@ -111,7 +111,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     >>> imputer = TuckerImputer().fit(X[:40])
     >>> imputer.rank_
     (2, 2, 2)
-    >>> filled = imputer.transform(X[40:])                # samples that the fit has not seen
+    >>> filled = imputer.transform(X[40:])                # samples that are not in the fit
     >>> bool(np.abs(filled - truth[40:]).max() < 1e-4 * np.abs(truth).max())
     True
     """
@@ -132,12 +132,12 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         self.random_state = random_state
 
     def fit(self, X: Any, y: Any = None) -> Self:
-        """Learn what a sample can be.
+        """Fit the subspace and the distribution of the samples.
 
         Parameters
         ----------
         X : array, shape (n_samples, n_1, ..., n_d) or (n_samples, n_features)
-            NaN where it is not known.
+            NaN where an entry is missing.
         y : ignored
 
         Returns
@@ -153,8 +153,8 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         seen = np.flatnonzero(known.any(axis=1))
         if not seen.size:
             raise ValueError(
-                f"X has nothing but NaN in its {len(X)} samples: no entry is known. Give samples "
-                "of which something is known."
+                f"X has only NaN in its {len(X)} samples: no entry is known. Give samples with "
+                "known entries."
             )
         whole = (len(seen), *shape)
         limit = limit_of(self.rank, whole)
@@ -172,10 +172,10 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         if limit is None and mask.sum() < unknowns:
             warn_caller(
                 f"{int(mask.sum())} entries of X are known, fewer than the {unknowns} degrees of "
-                f"freedom of rank {rank}: many tensors fit. Give a smaller rank, or more samples.",
+                f"freedom of rank {rank}: many tensors fit. Use a smaller rank, or more samples.",
                 UnderdeterminedWarning,
             )
-        with interrupts_raise():  # half a fit would be no result
+        with interrupts_raise():  # a partial fit is not a valid result
             model, C, sweeps = self._learned(rows, mask, shape, rank)
             model, C, more = polished(
                 model, C, rows, mask, shape, rank, tol=self.tol, max_epochs=self.max_epochs
@@ -185,7 +185,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         return self
 
     def transform(self, X: Any) -> NumPyArray:
-        """Fill what is missing of samples, those of the fit or others.
+        """Fill the missing values of samples, those of the fit or new ones.
 
         Parameters
         ----------
@@ -222,7 +222,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     def _best_rank(
         self, Z: NumPyArray, known: NumPyArray, shape: Rank, limit: Rank
     ) -> tuple[Rank, str]:
-        """Rank that foretells entries that were left out best, and a word on how it was found."""
+        """Return the rank that predicts held-out entries best, and a note on the search."""
         whole, there = (len(Z), *shape), np.flatnonzero(known)
         draws = generator(as_seed_number(self.random_state), Stream.HELD_OUT)
         parts = np.array_split(draws.permutation(there), FOLDS)
@@ -244,7 +244,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         return RankGrowth(errors, limit, allowed, float(np.sum(Z * Z)), self.tol).run()
 
     def _take(self, model: Subspace, unit: float, C: NumPyArray, order: NumPyArray, n: int) -> None:
-        """Set what a fit has found."""
+        """Set the fitted attributes."""
         self._model, self._unit = model, unit
         self.components_ = model.basis.T
         self.mean_, self.covariance_ = unit * model.mean, unit * unit * model.covariance
@@ -263,7 +263,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
 
 
 def _warn_of_empty_slices(known: NumPyArray, shape: Rank) -> None:
-    """Warn of slices of features that no sample knows."""
+    """Warn about slices of features that are not known in any sample."""
     somewhere: NumPyArray = known.any(axis=0).reshape(shape)
     for k in range(len(shape)):
         others = tuple(j for j in range(len(shape)) if j != k)
@@ -271,7 +271,7 @@ def _warn_of_empty_slices(known: NumPyArray, shape: Rank) -> None:
         if empty.size:
             what = "features" if len(shape) == 1 else f"slices of mode {k} of the samples"
             warn_caller(
-                f"No sample knows anything of {what} {empty[:10].tolist()}: they are filled with "
-                "zeros. Leave them out, or give samples that know them.",
+                f"No sample has known entries in {what} {empty[:10].tolist()}: they are filled "
+                "with zeros. Remove them, or give samples with known entries there.",
                 UnderdeterminedWarning,
             )

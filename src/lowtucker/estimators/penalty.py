@@ -1,4 +1,4 @@
-"""A ridge as measurements: every entry of the tensor, times the root of alpha."""
+"""Ridge penalty as measurements: every entry of the tensor, times the root of alpha."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ __all__ = ["Penalty"]
 
 
 class Penalty(MeasurementOperator):
-    r"""Rows :math:`\sqrt\alpha\, e_j` for all N entries, which are never made.
+    r"""Operator with the rows :math:`\sqrt\alpha\, e_j` for all N entries, which are not stored.
 
-    Below the rows of the data, with zeros (or :math:`\sqrt\alpha\, C`) below y, their squares are
-    :math:`\alpha \|X\|_F^2` (or :math:`\alpha \|X - C\|_F^2`).
+    Appended to the rows of the data, with zeros (or :math:`\sqrt\alpha\, C`) appended to y, they
+    add :math:`\alpha \|X\|_F^2` (or :math:`\alpha \|X - C\|_F^2`) to the sum of squares.
 
     Parameters
     ----------
@@ -30,7 +30,7 @@ class Penalty(MeasurementOperator):
     Notes
     -----
     Coordinates of a tangent space are orthonormal, so :math:`D^* D = \alpha I`: the normal
-    equations cost N flops a rank, and dof numbers. A forward makes N numbers.
+    equations cost N flops per rank and dof numbers. A forward returns N numbers.
 
     Examples
     --------
@@ -67,12 +67,12 @@ class Penalty(MeasurementOperator):
 
 
 class PenaltyDesign(TangentDesign):
-    """Tangent design of all entries: its gram is a multiple of the identity."""
+    """Tangent design of all entries: its Gram matrix is a multiple of the identity."""
 
     A: Penalty
 
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
-        """Return alpha I, D^* r and r, without a row of D; with weights row by row."""
+        """Return alpha I, D^* r and r, without forming D unless there are weights."""
         if weights is not None:
             return super().normal_equations(y, weights)
         residual = y - self.A.forward(self.T.X)
@@ -80,6 +80,6 @@ class PenaltyDesign(TangentDesign):
         return NormalEquations(gram, self.rmatvec(residual), residual)
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
-        """Residual and D^* W r."""
+        """Return the residual r and D^* W r."""
         residual: Any = y - self.A.forward(self.T.X)
         return residual, self.rmatvec(residual if weights is None else weights * residual)

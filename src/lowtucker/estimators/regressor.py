@@ -1,4 +1,4 @@
-"""Tensor regression with the interface of scikit-learn."""
+"""Tensor regression with the scikit-learn interface."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from lowtucker.run.result import Result
 __all__ = ["TuckerRegressor"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Features up to which partial_fit keeps all that a fit needs: N^2 numbers
+# Number of features N up to which partial_fit keeps the triangular factor of all rows, N^2 numbers
 EXACT = 1024
 
 
 class _Given(NamedTuple):
-    """Checked data of a call, and the shape of a sample."""
+    """Validated data of a call, and the shape of a sample."""
 
     data: Data
     digest: NumPyArray
@@ -39,7 +39,7 @@ class _Given(NamedTuple):
 
 
 class _Moments(NamedTuple):
-    """What is known of rows that are gone."""
+    """Moments of rows that are not kept."""
 
     weight: float
     mean_x: NumPyArray
@@ -51,7 +51,7 @@ class _Moments(NamedTuple):
         return cls(float(data.root @ data.root), rows.mean_x, rows.mean_y, _squares(rows.X))
 
     def with_more(self, other: _Moments) -> _Moments:
-        """Those of both."""
+        """Return the moments of both sets of rows."""
         total = self.weight + other.weight
         share = other.weight / total
         step = other.mean_x - self.mean_x
@@ -64,7 +64,7 @@ class _Moments(NamedTuple):
 
 
 class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
-    r"""Linear regression whose coefficient is a tensor of low Tucker rank.
+    r"""Linear regression with a coefficient tensor of low Tucker rank.
 
     .. math:: y_i = \langle A_i, X \rangle + b + \text{noise}, \quad
         \min_{\mathrm{rank}\, X \le r,\, b}
@@ -73,67 +73,67 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     Parameters
     ----------
     rank : "auto", tuple of int, or RankSearch
-        Tucker rank of the coefficient, one number a mode. "auto" takes the one that foretells rows
-        best that were left out (five folds); ``RankSearch(max=...)`` up to a largest one.
+        Tucker rank of the coefficient, one number per mode. "auto" chooses the one that predicts
+        held-out rows best (five folds); ``RankSearch(max=...)`` limits the search.
     tensor_shape : tuple of int, optional
-        Shape of a sample, where X is given as (n_samples, n_features), row-major. By default that
-        of X, if it has more than two axes; else a sample is a vector, and the fit that of ordinary
+        Shape of a sample, if X is given as (n_samples, n_features), row-major. By default that
+        of X, if it has more than two axes; otherwise a sample is a vector, and the fit is ordinary
         least squares.
     solver : str or Solver
         "auto" is Riemannian Gauss-Newton with up to five starts; others as in
         :func:`lowtucker.recover`.
     fit_intercept : bool
     alpha : float
-        Ridge penalty, as in ``sklearn.linear_model.Ridge``. With one, rows may be fewer than the
-        degrees of freedom of the rank.
+        Ridge penalty, as in ``sklearn.linear_model.Ridge``. If positive, there may be fewer rows
+        than degrees of freedom.
     tol : float
-        The relative residual that is as good as zero. Noise keeps fits above it, and they end where
-        the residual stops falling: ``result_.status`` says which.
+        Relative residual that counts as zero. With noise, fits do not reach it and stop where the
+        residual stagnates; ``result_.status`` reports which.
     max_epochs : int
-        Most readings of the rows, as in :func:`lowtucker.recover`.
+        Maximum number of passes over the rows, as in :func:`lowtucker.recover`.
     random_state : int, RandomState or None
-        For the starts after the first. None draws a new one every fit.
+        Seed for the starts after the first. None draws a new one for every fit.
 
     Attributes
     ----------
     coef_ : array, shape (n_features,) or (n_targets, n_features)
     intercept_ : float or array, shape (n_targets,)
     coef_tensor_ : TuckerTensor
-        The coefficient by its factors. A list of them, one a target, where y has two axes; so are
-        ``rank_`` and ``result_``.
+        The coefficient in Tucker format. A list with one item per target if y has two axes, as
+        are ``rank_`` and ``result_``.
     rank_ : tuple of int
     result_ : Result
-        How the fit went: status, history, and for rank "auto" a note with the ranks that were
-        tried. Its residual is that of centred rows, with the ridge, where equal rows are one, with
-        their mean y: what such y differ by is not in it.
+        Status and history of the fit, and for rank "auto" a note with the ranks tried. Its
+        residual is that of the centred rows, including the ridge. Rows with equal samples are
+        merged, with their mean y; the spread of these y is not part of it.
     tensor_shape_ : tuple of int
     n_features_in_ : int
-        The entries of a sample.
+        Number of entries of a sample.
     feature_names_in_ : array
-        Where X was a data frame.
+        If X was a data frame.
     n_iter_ : int
-        Epochs, the most of all targets.
+        Number of epochs, the maximum over the targets.
 
     Warns
     -----
     UnderdeterminedWarning
-        Fewer rows than degrees of freedom, and no ridge; not where every tensor has the rank, as
-        for vectors, and the fit is ordinary least squares.
+        There are fewer rows than degrees of freedom and no ridge, unless every tensor has the
+        rank (as for vectors) and the fit is ordinary least squares.
 
     Notes
     -----
-    The fit does not depend on the order of the rows, to the bit: they are sorted by a digest, and
-    equal rows are made one, of their mean y. So a weight of 3 is a row that is there three times.
-    Cost: a copy of X (some three for rank "auto"); some ten passes over X for every start, and
-    dof^2 numbers; the ridge adds some N. Rank "auto" takes five fits for every rank it tries.
+    The fit is bit-wise independent of the order of the rows: they are sorted by a digest, and rows
+    with equal samples are merged, with their mean y. So a weight of 3 equals three copies of a
+    row. Cost: a copy of X (about three for rank "auto"); about ten passes over X for every start,
+    and dof^2 numbers; the ridge adds about N. Rank "auto" takes five fits for every rank it tries.
 
-    ``partial_fit`` keeps, up to 1024 features, the triangular factor of all rows so far, at most
-    2 (N + 2)^2 numbers (five times that where the rank is sought), and minimises what ``fit`` on
-    all of them would; every call is a fit to at most so many rows. With more features, and after
-    ``fit``, rows are not kept: a batch is fitted together with
-    :math:`\lambda \|X - X_{old}\|^2`, :math:`\lambda` the mean eigenvalue of the rows before it:
-    for features of similar variance about as good as all rows, for others it gets there more
-    slowly. The rank is then that of the first call.
+    For up to 1024 features, ``partial_fit`` keeps the triangular factor of all rows so far, at most
+    2 (N + 2)^2 numbers (five times that if the rank is searched for), and minimises the same
+    objective as ``fit`` on all of them; so every call fits a bounded number of rows. With more
+    features, and after ``fit``, rows are not kept: a batch is fitted with the penalty
+    :math:`\lambda \|X - X_{old}\|^2`, where :math:`\lambda` is the mean eigenvalue of the
+    previous rows. For features of similar variance this is about as good as using all rows; for
+    others it converges more slowly. The rank is then that of the first call.
 
     Examples
     --------
@@ -181,7 +181,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         X : array, shape (n_samples, n_1, ..., n_d) or (n_samples, n_features)
         y : array, shape (n_samples,) or (n_samples, n_targets)
         sample_weight : array, shape (n_samples,), optional
-            Weights of the squared errors; 0 leaves a row out.
+            Weights of the squared errors; 0 excludes a row.
 
         Returns
         -------
@@ -191,13 +191,13 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         self._take_shape(given)
         folds = folded(given.data, given.digest, self._folds(given.shape))
         self._kept: list[Data] | None = None
-        with interrupts_raise():  # half a fit, or a rank by half the folds, would be no result
+        with interrupts_raise():  # a partial fit is not a valid result
             rows = self._solve(given.data, folds, in_place=True)
         self._moments = _Moments.of(given.data, rows)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
-        """Fit to what came before and a batch of further rows.
+        """Update the fit with a batch of rows.
 
         Parameters
         ----------
@@ -217,7 +217,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         elif given.one_target != self._one_target or given.data.Y.shape[1] != len(self._means):
             raise ValueError(
                 f"y has {given.data.Y.shape[1]} targets in {2 - given.one_target} axes, but the "
-                f"first call saw {len(self._means)} in {2 - self._one_target}. Give as many."
+                f"first call had {len(self._means)} in {2 - self._one_target}. Give as many."
             )
         with interrupts_raise():
             self._take_batch(given, first)
@@ -229,7 +229,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             if self._kept and len(self._kept) != len(parts):
                 raise ValueError(
                     f"rank={self.rank!r} was changed since the first call of partial_fit, between "
-                    "one that is given and one that is sought. Leave it, or begin anew with fit."
+                    "a given rank and a rank search. Keep it, or start again with fit."
                 )
             pairs = zip(self._kept, parts, strict=True) if self._kept else ((b,) for b in parts)
             self._kept = [joined(pair).compressed() for pair in pairs]
@@ -241,7 +241,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             self._update(given.data)
 
     def predict(self, X: Any) -> NumPyArray:
-        """Foretell y.
+        """Predict y.
 
         Parameters
         ----------
@@ -255,11 +255,11 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         X, of_X = as_rows(X)
         check_samples(of_X, self.tensor_shape_)
         X = validate_data(self, X, reset=False, dtype=np.float64)
-        foretold: NumPyArray = X @ self.coef_.T + self.intercept_
-        return foretold
+        predicted: NumPyArray = X @ self.coef_.T + self.intercept_
+        return predicted
 
     def _given(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> _Given:
-        """Check the arguments of a fit and of the constructor."""
+        """Check the arguments of a fit and the constructor parameters."""
         as_flag(self.fit_intercept, "fit_intercept")
         as_number(self.alpha, "alpha", 0.0)
         X, of_X = as_rows(X)
@@ -275,8 +275,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if np.any(weights < 0) or not np.any(weights > 0):
             raise ValueError(
-                "sample_weight must not be negative, and not zero for all samples, got values from "
-                f"{weights.min():g} to {weights.max():g}. A weight of 0 leaves a sample out."
+                "sample_weight must be non-negative, and positive for some sample, got values from "
+                f"{weights.min():g} to {weights.max():g}. A weight of 0 excludes a sample."
             )
         Y = np.asarray(y, dtype=np.float64)
         data, digest = in_own_order(X, Y.reshape(len(Y), -1), weights)
@@ -286,7 +286,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         self.tensor_shape_, self._one_target = given.shape, given.one_target
 
     def _folds(self, shape: Rank) -> int:
-        """Parts that the rows are kept in."""
+        """Return the number of folds."""
         return 1 if limit_of(self.rank, shape) is None else FOLDS
 
     def _fitting(self) -> Fitting:
@@ -296,7 +296,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         )  # fmt: skip
 
     def _solve(self, data: Data, folds: list[Data], *, in_place: bool = False) -> Centred:
-        """Fit every target to rows that are at hand, which are centred on the way."""
+        """Fit every target to all rows, which are centred first."""
         fitting, limit = self._fitting(), limit_of(self.rank, self.tensor_shape_)
         targets = range(data.Y.shape[1])
         found = [(self.rank, "") for _ in targets]
@@ -308,7 +308,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         return rows
 
     def _update(self, data: Data) -> None:
-        """Fit every target to a batch, near the coefficient of the rows before it."""
+        """Fit every target to a batch, near the current coefficient."""
         fitting, before = self._fitting(), self._moments
         batch = _Moments.of(data, data.centred(fitting.intercept))
         self._moments = after = before.with_more(batch)
@@ -328,7 +328,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         return [value] if self._one_target else value
 
     def _take(self, results: list[Result], rows: Centred) -> None:
-        """Set what a fit has found."""
+        """Set the fitted attributes."""
         coef = np.stack([np.ravel(result.X.full()) for result in results])
         self._means = rows.mean_y
         constant = rows.mean_y - [w @ rows.mean_x for w in coef]

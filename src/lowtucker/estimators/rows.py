@@ -1,4 +1,4 @@
-"""Weighted rows of a regression: in an order of their own, centred, folded, compressed."""
+"""Weighted rows of a regression: canonical order, centring, folds and compression."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from lowtucker._array.linalg import qr
 __all__ = ["FOLDS", "Centred", "Data", "digests", "folded", "in_own_order", "joined"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Parts that ranks are judged by: each is foretold by a fit to the others
+# Number of folds of the cross-validation
 FOLDS = 5
-# Rows that are centred at a time
+# Number of rows that are centred at a time
 BLOCK = 256
 
 
 @dataclass(frozen=True)
 class Data:
-    r"""Rows :math:`\sqrt{w_i}\,(1, x_i, y_i)`: least squares of these needs no weights.
+    r"""Rows :math:`\sqrt{w_i}\,(1, x_i, y_i)`, whose least-squares fit needs no weights.
 
-    Orthogonal combinations of such rows are rows too: nothing is lost, and n need not be more
-    than N + 1 and the number of targets.
+    Orthogonal combinations of such rows define the same fit, so n need not exceed N + 1 plus the
+    number of targets.
 
     Attributes
     ----------
@@ -33,7 +33,7 @@ class Data:
     X : array, shape (n, N)
     Y : array, shape (n, t)
     count : int
-        The rows that these were made of.
+        Number of original rows.
     """
 
     root: NumPyArray
@@ -43,11 +43,11 @@ class Data:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the rows are those that were given, not combinations of them."""
+        """Whether the rows are original rows, not combinations of them."""
         return self.count == len(self.root)
 
     def compressed(self) -> Data:
-        """Rows of the triangular factor, where there are twice as many as it has."""
+        """Replace the rows by their triangular factor, if it has less than half as many."""
         width = 1 + self.X.shape[1] + self.Y.shape[1]
         if len(self.root) <= 2 * width:
             return self
@@ -57,16 +57,16 @@ class Data:
         return Data(root[:, 0].copy(), X.copy(), Y.copy(), self.count)
 
     def centred(self, intercept: bool, *, in_place: bool = False) -> Centred:
-        """Make rows without the part that an intercept fits. A copy of X, or X itself."""
+        """Subtract the means if there is an intercept. Copies X unless ``in_place``."""
         total = float(self.root @ self.root)
         if not intercept or not total:
             means = np.zeros(self.X.shape[1]), np.zeros(self.Y.shape[1])
             return Centred(self.X, self.Y, *means, self.count, self.is_plain)
         mean_x = self.root @ self.X / total
-        # one by one: a target must not depend on the others, not in the last bit
+        # one by one: a target must not depend on the others, not even by rounding
         mean_y = np.array([self.root @ y.copy() for y in self.Y.T]) / total
         X = self.X if in_place else self.X.copy()
-        for start in range(0, len(X), BLOCK):  # nothing of the size of X is made for it
+        for start in range(0, len(X), BLOCK):  # avoids a temporary array of the size of X
             some = slice(start, start + BLOCK)
             X[some] -= self.root[some, None] * mean_x
         Y = self.Y - self.root[:, None] * mean_y
@@ -75,7 +75,7 @@ class Data:
 
 @dataclass(frozen=True)
 class Centred:
-    """Rows to fit a tensor to, and the means that tell the intercept."""
+    """Centred rows, and the means that give the intercept."""
 
     X: NumPyArray
     Y: NumPyArray
@@ -86,11 +86,11 @@ class Centred:
 
 
 def in_own_order(X: NumPyArray, Y: NumPyArray, weights: NumPyArray) -> tuple[Data, NumPyArray]:
-    """Rows in an order that depends on themselves alone, and their digests.
+    """Return the rows in an order that does not depend on the input order, and their digests.
 
-    By digests of X, so that successive rows are as good as drawn at random. Rows of weight zero
-    are left out; rows of equal X are one, with the sum of the weights and the mean of y: the same
-    least-squares problem. One copy of X.
+    Sorts by digests of X, so that successive rows are practically random. Drops rows of weight
+    zero and merges rows of equal X, with the sum of the weights and the mean of y: the
+    least-squares problem is the same. One copy of X.
     """
     counting = np.flatnonzero(weights)
     digest = digests(X)[counting]
@@ -102,7 +102,7 @@ def in_own_order(X: NumPyArray, Y: NumPyArray, weights: NumPyArray) -> tuple[Dat
     first = np.flatnonzero(new)
     total = np.add.reduceat(w, first)
     base = Y[first]
-    # from the first: the mean of equal numbers is that number to the bit
+    # relative to the first: the mean of equal numbers is exactly that number
     more = np.add.reduceat(w[:, None] * (Y - base[np.cumsum(new) - 1]), first)
     root = np.sqrt(total)
     rows = X[order[first]]
@@ -113,14 +113,14 @@ def in_own_order(X: NumPyArray, Y: NumPyArray, weights: NumPyArray) -> tuple[Dat
 
 
 def digests(X: NumPyArray) -> NumPyArray:
-    """Digests of the rows, shape (n, 2), 128 bits each. Reads X once."""
+    """Return 128-bit digests of the rows, shape (n, 2). One pass over X."""
     # -0.0 + 0.0 is 0.0
     made = [hashlib.sha1(row + 0.0, usedforsecurity=False).digest()[:16] for row in X]
     return np.frombuffer(b"".join(made), dtype=np.uint64).reshape(-1, 2)
 
 
 def folded(data: Data, digest: NumPyArray, folds: int) -> list[Data]:
-    """Parts of the rows by their digests: the same, in whatever batches they come."""
+    """Split the rows into folds by their digests, independently of how they are batched."""
     if folds == 1:
         return [data]
     fold = digest % np.uint64(folds)
@@ -129,7 +129,7 @@ def folded(data: Data, digest: NumPyArray, folds: int) -> list[Data]:
 
 
 def joined(parts: Sequence[Data]) -> Data:
-    """Rows of all parts, one below the other."""
+    """Concatenate the rows of all parts."""
     if len(parts) == 1:
         return parts[0]
     return Data(

@@ -1,4 +1,4 @@
-"""What a sample can be: a subspace of low Tucker rank, and how samples lie in it."""
+"""Subspaces of low Tucker rank with a normal distribution of samples."""
 
 from __future__ import annotations
 
@@ -16,27 +16,28 @@ from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled
 from lowtucker.solvers import RGN
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Subspace", "learned", "polished"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Share of the mean variance of the coefficients below which no direction is taken to vary
+# Lower bound on the variance of the coefficients in any direction, relative to the mean variance
 JITTER = 1e-7
-# Share of the information on a row of the basis that the row before is taken for
+# Weight of the previous row of the basis, relative to the mean information on a row
 NEAR = 0.01
-# A sweep that changes the noise by less than such a share is the last
+# Relative change of the noise below which the sweeps stop
 SETTLED = 1e-5
-# Noise is taken to be at least so large, for values of about 1
+# Lower bound on the noise variance, for values of about 1
 SMALLEST = 1e-200
-# Share of the values that a start takes for noise: with all of it some directions never grow
+# Initial noise relative to the values: with a larger one some directions never grow
 FIRST = 0.01
-# Noise below such a share of the values is worth a least-squares fit, which knows no other
+# Noise relative to the values below which a least-squares fit, which ignores noise, is tried
 CLEAN = 0.01
 
 
 @dataclass(frozen=True)
 class Subspace:
-    r"""Samples :math:`x = B c + \text{noise}`, with c normal of a mean and a covariance.
+    r"""Samples :math:`x = B c + \text{noise}`, with normal coefficients c.
 
     Attributes
     ----------
@@ -54,16 +55,16 @@ class Subspace:
     noise: float
 
     def coefficients(self, Z: NumPyArray, known: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
-        r"""Most likely coefficients of samples, and their covariances.
+        r"""Return the most likely coefficients of samples, and their covariances.
 
         .. math:: (B_K^T B_K + \sigma^2 \Sigma^{-1})\, c = B_K^T x_K + \sigma^2 \Sigma^{-1} m
 
         Parameters
         ----------
         Z : array, shape (n, N)
-            Zero where it is not known.
+            Zero where the entry is not known.
         known : array, shape (n, N)
-            1.0 where it is, else 0.0.
+            1.0 where it is known, else 0.0.
         """
         r = len(self.mean)
         prior = self.noise * inv(self.covariance)
@@ -73,14 +74,14 @@ class Subspace:
         return c, self.noise * inverse
 
     def _products(self, known: NumPyArray) -> NumPyArray:
-        """Sums of b b^T over what is known of every sample."""
+        """Return the sums of b b^T over the known entries of every sample."""
         return known @ _squares(self.basis)
 
 
 def learned(
     Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank, *, tol: float, max_epochs: int
 ) -> tuple[Subspace, NumPyArray, int]:
-    """Subspace by expectation-maximisation; the coefficients of the samples, and the sweeps.
+    """Fit a subspace by EM; return it, the coefficients, and the number of sweeps.
 
     A sweep solves an r x r system for every sample, then for every feature, and truncates the basis
     to the rank of the other modes. Cost: 4 n N r^2 flops; memory (n + N) r^2 numbers.
@@ -88,13 +89,14 @@ def learned(
     Parameters
     ----------
     Z : array, shape (n, N)
-        Zero where it is not known.
+        Zero where the entry is not known.
     known : array, shape (n, N)
-        1.0 where it is, else 0.0.
+        1.0 where it is known, else 0.0.
     shape, rank : tuple of int
-        Shape of a sample, and the rank of all, that of the samples first.
+        Shape of a sample, and the rank of the tensor of all samples, with the mode of samples
+        first.
     tol : float
-        The share of the noise in the values that is as good as none.
+        Relative noise that counts as zero.
     max_epochs : int
     """
     count = float(known.sum())
@@ -124,9 +126,10 @@ def polished(
     model: Subspace, C: NumPyArray, Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank,
     *, tol: float, max_epochs: int,
 ) -> tuple[Subspace, NumPyArray, int]:  # fmt: skip
-    """Subspace of the least-squares fit to what is known, where next to nothing is noise.
+    """Refine a subspace by a least-squares fit to the known entries, if there is little noise.
 
-    Sweeps come close to it only: they fit the features one by one, and truncate afterwards.
+    The sweeps of :func:`learned` only approximate this fit: they fit the features one by one and
+    truncate afterwards.
     """
     count = int(known.sum())
     power = float(np.sum(Z * Z)) / count
@@ -143,31 +146,33 @@ def polished(
     noise = float(result.residual) ** 2 * power * count / max(1, count - dof)
     if not noise < model.noise:
         return model, C, int(result.epochs)
-    wide = np.ravel(result.X.full()).reshape(len(Z), -1)
-    basis = svd(wide)[2][: rank[0]].T
-    C = wide @ basis
-    moments = _moments(C, np.zeros((1, rank[0], rank[0])))
-    return Subspace(basis, *moments, max(noise, tol * tol * power)), C, int(result.epochs)
+    refined, C = _spanned(result.X, rank[0], max(noise, tol * tol * power))
+    return refined, C, int(result.epochs)
 
 
 def _start(Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank, noise: float) -> Subspace:
     """Truncated HOSVD of the known entries, scaled by their share."""
     share = known.mean()
     X = hosvd((Z / share).reshape(-1, *shape), rank, warn=False)
-    wide = np.ravel(X.full()).reshape(len(Z), -1)
-    basis = svd(wide)[2][: rank[0]].T
+    return _spanned(X, rank[0], noise)[0]
+
+
+def _spanned(X: TuckerTensor, r: int, noise: float) -> tuple[Subspace, NumPyArray]:
+    """Return the subspace spanned by the samples of a tensor, and their coefficients."""
+    wide = np.ravel(X.full()).reshape(X.shape[0], -1)
+    basis = svd(wide)[2][:r].T
     C = wide @ basis
-    return Subspace(basis, *_moments(C, np.zeros((1, rank[0], rank[0]))), noise)
+    return Subspace(basis, *_moments(C, np.zeros((1, r, r))), noise), C
 
 
 def _features(
     Z: NumPyArray, known: NumPyArray, C: NumPyArray, P: NumPyArray, model: Subspace
 ) -> NumPyArray:
-    """Rows of the basis, by least squares over the samples that know a feature."""
+    """Fit the rows of the basis by least squares over the samples with a known feature."""
     r = C.shape[1]
     second = _squares(C) + P.reshape(len(P), -1)
     gram = (known.T @ second).reshape(-1, r, r)
-    # rows that few samples tell of stay near what the other modes make of them
+    # rows with few samples stay near the previous basis, which the other modes determine
     near = NEAR * float(np.trace(gram.mean(axis=0))) / r or 1.0
     wanted = Z.T @ C + near * model.basis
     rows: NumPyArray = solve(gram + near * np.eye(r), wanted[..., None])[..., 0]
@@ -175,7 +180,7 @@ def _features(
 
 
 def _truncated(B: NumPyArray, shape: Rank, rank: Rank) -> NumPyArray:
-    """Basis whose modes have the rank of the tensor."""
+    """Truncate the modes of the basis to the rank of the tensor."""
     if len(shape) == 1:
         return B
     X = hosvd(B.reshape(*shape, -1), (*rank[1:], B.shape[1]), warn=False)
@@ -183,7 +188,7 @@ def _truncated(B: NumPyArray, shape: Rank, rank: Rank) -> NumPyArray:
 
 
 def _moments(C: NumPyArray, P: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
-    """Mean and covariance of coefficients that are known up to P."""
+    """Return mean and covariance of coefficients with uncertainty P."""
     mean = C.mean(axis=0)
     away = C - mean
     covariance = away.T @ away / len(C) + P.mean(axis=0)
@@ -192,5 +197,5 @@ def _moments(C: NumPyArray, P: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
 
 
 def _squares(A: NumPyArray) -> NumPyArray:
-    """Products of the numbers of a row with each other: (n, r) -> (n, r^2)."""
+    """Return the products of all pairs in each row: (n, r) -> (n, r^2)."""
     return (A[:, :, None] * A[:, None, :]).reshape(len(A), -1)

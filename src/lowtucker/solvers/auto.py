@@ -47,7 +47,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    if dof > LARGE and problem.as_entries is not None:
+    if dof > LARGE and problem.A.entry_samples() is not None:
         return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]

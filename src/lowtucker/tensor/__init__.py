@@ -1,4 +1,4 @@
-"""Tensor algebra: pure functions of arrays, any order, leading axes for stacks."""
+"""Tensor algebra: pure functions of arrays of any order, with leading batch axes."""
 
 from lowtucker.tensor.decompose import hooi, hosvd, quasi_optimality, sthosvd
 from lowtucker.tensor.products import inner, mode_product, multi_mode_product, norm

@@ -38,12 +38,12 @@ __all__ = ["hooi", "hosvd", "leading_left", "quasi_optimality", "sthosvd"]
 
 
 def quasi_optimality(order: int) -> float:
-    r"""Proven :math:`\eta` of (3.6) for all three truncations of a tensor of that order.
+    r"""Return the proven :math:`\eta` of (3.6) for all three truncations of a tensor of that order.
 
     :math:`\sqrt d`: the squared error is at most the sum of the d modes' discarded energies, and
     none of these exceeds the squared error of the best approximation. HOOI starts from the HOSVD
-    and never increases the error. Vectors and matrices (d = 1, 2) have 1: the truncations are those
-    of the SVD, which is best.
+    and never increases the error. For vectors and matrices (d = 1, 2) it is 1: the truncations are
+    those of the SVD, which are optimal.
 
     Examples
     --------
@@ -55,21 +55,21 @@ def quasi_optimality(order: int) -> float:
 
 
 def leading_left(matrix: Array, r: int) -> Array:
-    r"""Orthonormal basis of the space of the r leading left singular vectors.
+    r"""Return an orthonormal basis of the span of the r leading left singular vectors.
 
     Parameters
     ----------
     matrix : array, shape (*batch, n, p)
     r : int
-        At most n. Where it exceeds the rank of ``matrix`` the basis is completed.
+        At most n. If it exceeds the rank of ``matrix``, the basis is completed.
 
     Notes
     -----
     The eigenvectors of the Gram matrix are cheaper than the SVD, but resolve only directions
-    with :math:`\sigma^2` above rounding error of :math:`\sigma_1^2`. They are used where
-    :math:`\sigma_r^2 \ge 8 \sqrt\epsilon \sigma_1^2`, which bounds their part in the
-    approximation error by about :math:`\epsilon^{3/4} \sigma_1`; elsewhere the SVD is used,
-    also where the squares would vanish. (That they do not overflow is the caller's part.)
+    with :math:`\sigma^2` above rounding error of :math:`\sigma_1^2`. They are used if
+    :math:`\sigma_r^2 \ge 8 \sqrt\epsilon \sigma_1^2`, which bounds their contribution to the
+    approximation error by about :math:`\epsilon^{3/4} \sigma_1`; otherwise the SVD is used,
+    also if the squares would underflow. (The caller ensures that they do not overflow.)
     """
     xp = namespace(matrix)
     n, p = matrix.shape[-2:]
@@ -78,7 +78,7 @@ def leading_left(matrix: Array, r: int) -> Array:
     if n > p:
         return svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
-    # taken, not a view: what follows rounds alike whether or not other trials need the SVD
+    # a copy, not a view: rounding must not depend on whether other problems need the SVD
     basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     limits = xp.finfo(matrix.dtype)
     tiny = float(limits.smallest_normal / limits.eps)
@@ -94,30 +94,30 @@ def leading_left(matrix: Array, r: int) -> Array:
 
 
 def hosvd(X: Any, rank: tuple[int, ...] | None = None, *, warn: bool = True) -> TuckerTensor:
-    r"""Truncated higher-order SVD, the paper's :math:`H_r`.
+    r"""Truncated higher-order SVD, :math:`H_r` of the paper.
 
-    Every factor :math:`U^{(k)}` holds the :math:`r_k` leading left singular vectors of
+    Every factor :math:`U^{(k)}` consists of the :math:`r_k` leading left singular vectors of
     :math:`\mathbf{X}^{\{k\}}`, all from the same tensor, and
     :math:`\mathbf{S} = \mathbf{X} \times_1 U^{(1)*} \cdots \times_d U^{(d)*}`.
 
     Parameters
     ----------
     X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
-        A TuckerTensor is truncated through its core, without forming it.
+        A TuckerTensor is truncated through its core, without forming the full tensor.
     rank : tuple of int, optional
-        (r_1, ..., r_d). Without it nothing is cut off.
+        (r_1, ..., r_d). By default nothing is truncated.
     warn : bool
-        Whether to warn of a rank that no tensor has.
+        Whether to warn about a rank that no tensor attains.
 
     Returns
     -------
     TuckerTensor
-        Its error is at most :math:`\sqrt d` times the best one's.
+        Its error is at most :math:`\sqrt d` times that of the best approximation.
 
     Notes
     -----
-    Cost: :math:`2 N \sum_k n_k` flops for the Gram matrices, an eigen-decomposition of
-    :math:`n_k \times n_k` for each mode, and one copy of ``X`` for each unfolding.
+    Cost: :math:`2 N \sum_k n_k` flops for the Gram matrices, an eigendecomposition of an
+    :math:`n_k \times n_k` matrix for each mode, and one copy of ``X`` for each unfolding.
 
     Examples
     --------
@@ -139,7 +139,7 @@ def _hosvd(X: Array, rank: tuple[int, ...]) -> tuple[Array, list[Array]]:
 
 
 def _project(X: Array, factors: list[Array], skip: int | None = None) -> Array:
-    """Contract X with the adjoint of every factor but one, the strongest reduction first."""
+    """Contract X with the adjoint of every factor except one, the strongest reduction first."""
     batch_ndim = X.ndim - len(factors)
     modes = [k for k in range(len(factors)) if k != skip]
     for k in sorted(modes, key=lambda k: factors[k].shape[-1] / factors[k].shape[-2]):
@@ -154,26 +154,26 @@ def sthosvd(
     mode_order: tuple[int, ...] | None = None,
     warn: bool = True,
 ) -> TuckerTensor:
-    r"""Sequentially truncated HOSVD: each mode is truncated before the next is looked at.
+    r"""Sequentially truncated HOSVD: truncate each mode before the next one.
 
     Parameters
     ----------
     X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
     rank : tuple of int, optional
     mode_order : permutation of 0..d-1, optional
-        The order in which the modes are truncated; first to last by default.
+        The order in which the modes are truncated; by default first to last.
     warn : bool
         As in :func:`hosvd`.
 
     Returns
     -------
     TuckerTensor
-        Its error is at most :math:`\sqrt d` times the best one's.
+        Its error is at most :math:`\sqrt d` times that of the best approximation.
 
     Notes
     -----
-    Cheaper than :func:`hosvd`, since the tensor shrinks from mode to mode. Algorithm 1 of the
-    paper does not use it: its experiments are noisier with it.
+    Cheaper than :func:`hosvd`, since the tensor becomes smaller with every mode. Algorithm 1 of
+    the paper does not use it: its experiments are noisier with it.
 
     Examples
     --------
@@ -194,10 +194,10 @@ def sthosvd(
 
 
 def check_mode_order(mode_order: Any, order: int) -> tuple[int, ...]:
-    """Check an order of the modes; first to last where it is None."""
+    """Check an order of the modes; first to last if it is None."""
     if mode_order is None:
         return tuple(range(order))
-    message = f"mode_order must list the modes 0 to {order - 1} once each, got {mode_order!r}."
+    message = f"mode_order must be a permutation of 0 to {order - 1}, got {mode_order!r}."
     try:
         modes = tuple(index(k) for k in mode_order)
     except TypeError:
@@ -216,10 +216,10 @@ def hooi(
     start: TuckerTensor | None = None,
     warn: bool = True,
 ) -> TuckerTensor:
-    r"""Higher-order orthogonal iteration: alternate over the modes until the fit stands still.
+    r"""Higher-order orthogonal iteration: alternate over the modes until the fit stagnates.
 
     Starts from the truncated HOSVD and replaces one factor at a time by the leading left
-    singular vectors of :math:`\mathbf{X} \times_{j \ne k} U^{(j)*}`; the error never grows.
+    singular vectors of :math:`\mathbf{X} \times_{j \ne k} U^{(j)*}`; the error never increases.
 
     Parameters
     ----------
@@ -227,18 +227,18 @@ def hooi(
     rank : tuple of int, optional
     max_iterations : int
     tol : float, optional
-        Stop when a sweep raises the norm of the core by less than ``tol`` times the norm of
-        ``X``. Default: 10 machine epsilons.
+        Stop if a sweep increases the norm of the core by less than ``tol`` times the norm of
+        ``X``. By default 10 machine epsilons.
     start : TuckerTensor, optional
-        Its factors are where to start instead. Several starts may find a better approximation.
+        Start from its factors instead. Several starts may find a better approximation.
     warn : bool
         As in :func:`hosvd`.
 
     Returns
     -------
     TuckerTensor
-        Its error is at most :math:`\sqrt d` times the best one's, and at most the HOSVD's (neither
-        holds from a ``start`` of one's own).
+        Its error is at most :math:`\sqrt d` times that of the best approximation, and at most that
+        of the HOSVD (neither holds with a ``start``).
 
     Examples
     --------
@@ -269,7 +269,7 @@ def hooi(
 
 
 def _begun(X: Array, rank: tuple[int, ...], start: Any, given: _Given) -> tuple[Array, list[Array]]:
-    """Core and factors of a start."""
+    """Check a start, and return its core and factors."""
     fits = isinstance(start, TuckerTensor) and given.through is None
     if not fits or tuple(start.rank) != rank or start.core.ndim != X.ndim:
         raise ValueError(
@@ -284,7 +284,7 @@ def _begun(X: Array, rank: tuple[int, ...], start: Any, given: _Given) -> tuple[
 
 
 class _Given(NamedTuple):
-    """What to truncate: ``X`` times ``scale``, the core of ``through`` where that is there."""
+    """What to truncate: ``X`` times ``scale``, which is the core of ``through`` if not None."""
 
     X: Array
     rank: tuple[int, ...]
@@ -293,12 +293,12 @@ class _Given(NamedTuple):
 
 
 def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
-    """Check the arguments; scale what is so large or small that LAPACK would scale its squares."""
+    """Check the arguments, and scale entries whose squares LAPACK would scale."""
     through = X if isinstance(X, TuckerTensor) else None
     if through is not None:
         rank = through.rank if rank is None else check_rank(rank, through.shape, warn=warn)
         if any(r > s for r, s in zip(rank, through.rank, strict=True)):
-            # more than the core holds: the full tensor completes it
+            # larger than the rank of the core: the full tensor completes it
             X, through = through.full(), None
         else:
             X = through.core
@@ -320,7 +320,7 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
 
 
 def _powers_of_two(sizes: Array) -> Array:
-    """Powers of two near some numbers: to divide by them changes no digit. 1 for zero."""
+    """Return powers of two near the given numbers, for exact scaling; 1 for zero."""
     given = to_numpy(sizes)
     limits = np.finfo(given.dtype)
     power = np.clip(np.frexp(given)[1], limits.minexp, limits.maxexp - 1)
@@ -328,7 +328,7 @@ def _powers_of_two(sizes: Array) -> Array:
 
 
 def _rank_of(X: Array, rank: Any, warn: bool) -> tuple[int, ...]:
-    """Rank checked against the last modes of X, as many as it has entries."""
+    """Check a rank against the last modes of X."""
     try:
         order = min(max(1, len(rank)), X.ndim)
     except TypeError:

@@ -23,7 +23,7 @@ __all__ = ["exponent", "inner", "mode_product", "multi_mode_product", "norm", "s
 
 
 def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None) -> Array:
-    r"""Mode-k product :math:`\mathbf{X} \times_k \mathbf{U}`: every mode-k fibre times U.
+    r"""Mode-k product :math:`\mathbf{X} \times_k \mathbf{U}`: multiply every mode-k fibre by U.
 
     :math:`(\mathbf{X} \times_k \mathbf{U})^{\{k\}} = \mathbf{U} \mathbf{X}^{\{k\}}`.
 
@@ -34,7 +34,7 @@ def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None
     mode : int
         k, from 0 to d - 1.
     batch_ndim : int, optional
-        How many leading axes of ``X`` count trials; as many as ``U`` has, unless given.
+        Number of leading batch axes of ``X``; by default that of ``U``.
 
     Returns
     -------
@@ -60,7 +60,7 @@ def mode_product(X: Array, U: Array, mode: int, *, batch_ndim: int | None = None
 
 
 def _as_matrix(U: Any, name: str, X: Array) -> Array:
-    """Matrix, or stack of them, of the kind of X."""
+    """Check a matrix, or a batch of matrices, of the array kind of X."""
     U = as_float_on(U, X, name, "X")
     if U.ndim < 2:
         raise ValueError(f"{name} must be a matrix of shape (r, n_k), got shape {tuple(U.shape)}.")
@@ -78,18 +78,18 @@ def _check_fit(U: Array, name: str, X: Array, mode: int, batch_ndim: int) -> Non
     batch = tuple(X.shape[:batch_ndim])
     if tuple(U.shape[:-2]) not in {(), batch}:
         raise ValueError(
-            f"{name} must be one matrix, or one for each trial of X (leading axes {batch}), got "
+            f"{name} must be one matrix, or one per problem of X (leading axes {batch}), got "
             f"shape {tuple(U.shape)}."
         )
 
 
 def product(X: Array, U: Array, mode: int, batch_ndim: int) -> Array:
-    """:func:`mode_product` for arguments that are known to be right."""
+    """Compute :func:`mode_product` without checking the arguments."""
     xp = namespace(X, U)
     axis = batch_ndim + mode
     batch, left = X.shape[:batch_ndim], X.shape[batch_ndim:axis]
     n, right = X.shape[axis], X.shape[axis + 1 :]
-    if not right:  # the last mode: one matrix product with all that is to the left
+    if not right:  # the last mode: one matrix product with all other modes merged
         lead = (size((*batch, *left)),) if U.ndim == 2 else (*batch, size(left))
         out = xp.matmul(xp.reshape(X, (*lead, n)), xp.matrix_transpose(U))
         out = xp.reshape(out, (*batch, size(left), U.shape[-2])) if U.ndim == 2 else out
@@ -107,14 +107,14 @@ def multi_mode_product(
     Parameters
     ----------
     X : array, shape (*batch, n_1, ..., n_d)
-        d is the number of ``matrices``; leading axes beyond it count trials.
-    matrices : sequence of d arrays, shape (*batch, r_k, n_k) or (r_k, n_k); None leaves a mode
+        d is the number of ``matrices``; leading axes beyond it are batch axes.
+    matrices : sequence of d arrays, shape (*batch, r_k, n_k) or (r_k, n_k); None skips a mode
     transpose : bool
-        Multiply by the conjugate transposes: then the matrices have shape (*batch, n_k, r_k).
+        Multiply by the conjugate transposes of matrices of shape (*batch, n_k, r_k).
 
     Notes
     -----
-    The modes are taken in the order that shrinks the tensor soonest.
+    The modes are processed in the order that reduces the tensor fastest.
 
     Examples
     --------
@@ -127,11 +127,11 @@ def multi_mode_product(
         matrices = list(matrices)
     except TypeError:
         raise TypeError(
-            f"matrices must be a list with one matrix a mode, got {type(matrices).__name__}."
+            f"matrices must be a list with one matrix per mode, got {type(matrices).__name__}."
         ) from None
     if not 1 <= len(matrices) <= X.ndim:
         raise ValueError(
-            f"matrices must have one entry for each mode of X (None to leave one alone): got "
+            f"matrices must have one entry for each mode of X (None to skip a mode): got "
             f"{len(matrices)} for X of shape {tuple(X.shape)}."
         )
     batch_ndim = X.ndim - len(matrices)
@@ -163,7 +163,8 @@ def inner(X: Array, Y: Array, *, batch_ndim: int = 0) -> Array:
     Y = as_float_on(Y, X, "Y", "X")
     if X.shape != Y.shape:
         raise ValueError(
-            f"inner expects two tensors of one shape, got {tuple(X.shape)} and {tuple(Y.shape)}."
+            f"inner expects two tensors of the same shape, got {tuple(X.shape)} and "
+            f"{tuple(Y.shape)}."
         )
     axes = tuple(range(as_integer(batch_ndim, "batch_ndim", 0, X.ndim), X.ndim))
     return namespace(X, Y).sum(X * conj(Y), axis=axes)
@@ -188,7 +189,7 @@ def norm(X: Array, *, batch_ndim: int = 0) -> Array:
     modulus = xp.abs(X)
     if not axes or not size(X.shape):
         return xp.sum(modulus, axis=axes) if axes else modulus
-    # scaled by the largest element, so that 1e200 does not overflow and 1e-200 does not vanish
+    # scaled by the largest element, so that squares neither overflow nor underflow
     largest = xp.max(modulus, axis=axes, keepdims=True)
     scale = xp.where((largest > 0) & xp.isfinite(largest), largest, xp.ones_like(largest))
     squares = xp.sum((modulus / scale) ** 2, axis=axes)
@@ -196,7 +197,7 @@ def norm(X: Array, *, batch_ndim: int = 0) -> Array:
 
 
 def exponent(number: Any) -> int:
-    """Exponent e of a positive number in [2^(e-1), 2^e); 0 for zero and what is not finite.
+    """Return the exponent e of a positive number in [2^(e-1), 2^e); 0 for zero, inf and NaN.
 
     Examples
     --------
@@ -208,7 +209,7 @@ def exponent(number: Any) -> int:
 
 
 def shifted(X: Array, power: int) -> Array:
-    """X times 2^power: without rounding, unless the result is too large or too small a number.
+    """Multiply by 2^power, exactly unless the result overflows or underflows.
 
     Examples
     --------
@@ -218,7 +219,7 @@ def shifted(X: Array, power: int) -> Array:
     """
     if not power:
         return X
-    most = 100 if eps(X) > 1e-10 else 1000  # 2^most and 2^-most are numbers of that precision
+    most = 100 if eps(X) > 1e-10 else 1000  # 2^most and 2^-most are representable
     while power:
         step = max(-most, min(most, power))
         X, power = X * 2.0**step, power - step

@@ -25,21 +25,21 @@ def random_tucker(
     dtype: Any = np.float64,
     trials: int | None = None,
 ) -> TuckerTensor:
-    """Tensor with Gaussian core and random factors.
+    """Draw a tensor with a Gaussian core and random factors.
 
     Parameters
     ----------
     shape, rank : tuple of int
     seed : int, or (int, trial)
     orthonormal : bool
-        Factors spread uniformly over all orthonormal ones. ``False`` gives the targets of the
-        paper's experiments: core and factors i.i.d. N(0, 1), factors not orthonormalised. (The
-        tensor is the same; it is stored with orthonormal factors all the same.)
+        Whether factors are uniformly distributed orthonormal matrices. ``False`` gives the
+        targets of the paper's experiments: core and factors i.i.d. N(0, 1). (That tensor is also
+        stored with orthonormal factors.)
     core_mean : float
         Mean of the core's entries.
     dtype : float or complex dtype
     trials : int, optional
-        Make a stack: item k is the tensor of ``seed=(seed, k)``.
+        Draw a batch of ``trials`` tensors: item k is the tensor of ``seed=(seed, k)``.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def random_tucker(
 
 
 def stack_seeds(seed: Seed, trials: int | None) -> list[Seed]:
-    """Seeds of the items of a stack, or the one seed where there is none."""
+    """Return the seeds of the items of a batch, or one seed if ``trials`` is None."""
     number, trial = as_seed(seed)
     if trials is None:
         return [(number, trial)]
@@ -74,7 +74,7 @@ def stack_seeds(seed: Seed, trials: int | None) -> list[Seed]:
 def gaussians(
     rng: np.random.Generator, shape: tuple[int, ...], dtype: np.dtype[Any]
 ) -> np.ndarray[Any, Any]:
-    """Gaussian numbers of variance 1 (complex: circular), in float32 or float64."""
+    """Draw Gaussian numbers of variance 1 (complex: circular), in single or double precision."""
     real = np.float32 if dtype in (np.float32, np.complex64) else np.float64
     if dtype.kind == "f":
         return rng.standard_normal(shape, dtype=real)

@@ -1,4 +1,4 @@
-"""Tucker ranks: checking them, measuring them, counting what they leave free."""
+"""Tucker ranks: checks, numerical ranks and degrees of freedom."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ __all__ = [
 
 
 def attainable_rank(rank: tuple[int, ...]) -> tuple[int, ...]:
-    r"""Largest Tucker rank below ``rank`` that a tensor can have.
+    r"""Return the largest Tucker rank, at most ``rank``, that a tensor can have.
 
-    The core's mode-k unfolding has :math:`\prod_{j \ne k} r_j` columns, so that no
+    The mode-k unfolding of the core has :math:`\prod_{j \ne k} r_j` columns, so no
     :math:`r_k` exceeds the product of the others.
 
     Examples
@@ -48,18 +48,18 @@ def attainable_rank(rank: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
-    """:func:`attainable_rank`: only the largest entry can exceed the product of the others."""
+    """Compute :func:`attainable_rank`: only the largest entry can exceed the product of others."""
     largest = max(rank)
     k, others = rank.index(largest), math.prod(rank) // largest
     return rank if largest <= others else (*rank[:k], others, *rank[k + 1 :])
 
 
 def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
-    """Rank as a tuple of positive integers, within a shape where there is one."""
+    """Check a rank, against a shape if given, and return a tuple of positive integers."""
     if isinstance(rank, numbers.Integral) and not isinstance(rank, bool):
         example = (int(rank),) * (3 if shape is None else len(shape))
         raise TypeError(
-            f"rank must have one entry a mode, got the number {rank}. Try rank={example}."
+            f"rank must have one entry per mode, got the number {rank}. Try rank={example}."
         )
     try:
         entries = tuple(rank)
@@ -70,7 +70,7 @@ def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, 
     if len(entries) != len(shape or entries) or not entries:
         of = "" if shape is None else f", for a tensor of {len(shape)} modes, shape {shape}"
         raise ValueError(
-            f"rank must have one entry a mode: got {len(entries)} entries, {rank!r}{of}."
+            f"rank must have one entry per mode: got {len(entries)} entries, {rank!r}{of}."
         )
     for k, r in enumerate(entries):
         if r < 1 or (shape is not None and r > shape[k]):
@@ -84,37 +84,37 @@ def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, 
 def check_rank(
     rank: Any, shape: tuple[int, ...] | None = None, *, warn: bool = True
 ) -> tuple[int, ...]:
-    """Check a Tucker rank, against a shape where it is known, and give it as a tuple.
+    """Check a Tucker rank, against a shape if given, and return it as a tuple.
 
     Raises
     ------
     TypeError, ValueError
-        Not one integer a mode, or an entry outside 1..n_k.
+        The rank is not one integer per mode, or an entry is outside 1..n_k.
 
     Warns
     -----
     RankWarning
-        An entry above the product of the others: no tensor has that rank. Names the one that
-        is attained instead.
+        An entry exceeds the product of the others: no tensor has that rank. The message names
+        the attainable one.
     """
     checked = _as_integers(rank, shape)
     attained = _attainable(checked)
     if warn and attained != checked:
         warn_caller(
-            f"No tensor has Tucker rank {checked}: an entry may not exceed the product of the "
-            f"others. What is found has at most rank {attained}; try rank={attained}.",
+            f"No tensor has Tucker rank {checked}: an entry cannot exceed the product of the "
+            f"others. The result has rank {attained} at most; try rank={attained}.",
             RankWarning,
         )
     return checked
 
 
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
-    r"""Dimension of the set of tensors of ``shape`` with Tucker rank ``rank``.
+    r"""Return the dimension of the set of tensors of ``shape`` with Tucker rank ``rank``.
 
     .. math:: \mathrm{dof} = \prod_k r_k + \sum_k r_k (n_k - r_k)
 
-    It is the natural unit for the number of measurements, and the least with which recovery
-    can be hoped for. A rank that no tensor attains is counted as the one that is attained.
+    It is a lower bound on the number of measurements that recovery needs, and a natural unit for
+    it. A rank that no tensor attains counts as the attainable one.
 
     Examples
     --------
@@ -128,7 +128,7 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
 
 @dataclass(frozen=True, repr=False)
 class Spectra:
-    """Singular values of every unfolding of one tensor, largest first.
+    """Singular values of every unfolding of a tensor, in decreasing order.
 
     Attributes
     ----------
@@ -138,12 +138,12 @@ class Spectra:
     values: tuple[Array, ...]
 
     def energy(self, rank: tuple[int, ...]) -> tuple[float, ...]:
-        r"""Share :math:`\sum_{i \le r_k} \sigma_i^2 / \sum_i \sigma_i^2` kept in each mode."""
+        r"""Return :math:`\sum_{i \le r_k} \sigma_i^2 / \sum_i \sigma_i^2` for each mode."""
         rank = _as_integers(rank)
         if len(rank) != len(self.values):
             raise ValueError(
-                f"rank must have one entry a mode: got {len(rank)} entries, {rank!r}, for a tensor "
-                f"of {len(self.values)} modes."
+                f"rank must have one entry per mode: got {len(rank)} entries, {rank!r}, for a "
+                f"tensor of {len(self.values)} modes."
             )
         shares = []
         for s, r in zip(map(to_numpy, self.values), rank, strict=True):
@@ -166,7 +166,7 @@ class Spectra:
         return tuple(ranks)
 
     def plot(self, ax: Any = None) -> Any:
-        """Scree plot on a logarithmic scale; returns the Matplotlib axes."""
+        """Draw a scree plot on a logarithmic scale, and return the Matplotlib axes."""
         from lowtucker._plotting import new_axes
 
         ax = new_axes() if ax is None else ax
@@ -187,7 +187,7 @@ class Spectra:
 
 
 def spectra(X: Any) -> Spectra:
-    """Singular values of every unfolding of ``X`` (an array or a TuckerTensor).
+    """Compute the singular values of every unfolding of ``X`` (an array or a TuckerTensor).
 
     Examples
     --------
@@ -199,9 +199,9 @@ def spectra(X: Any) -> Spectra:
     """
     if getattr(X, "batch_shape", ()):
         raise ValueError(
-            f"X must be one tensor, got a stack of {X.batch_shape}. Take them one by one."
+            f"X must be a single tensor, got a batch of {X.batch_shape}. Try X.trial(k)."
         )
-    # orthonormal factors do not change singular values: the core's are the tensor's
+    # orthonormal factors preserve singular values: those of the core are those of the tensor
     X = as_float(as_tensor(getattr(X, "core", X), "X"), "X")
     if not all_finite(X):
         raise ValueError("X has NaN or infinite entries: it has no singular values.")

@@ -1,4 +1,4 @@
-"""The tangent space of the tensors of one Tucker rank: coordinates, projection, retraction."""
+"""Tangent spaces of the tensors of fixed Tucker rank: coordinates, projection, retraction."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from lowtucker.tensor.unfolding import fold, unfolded
 
 __all__ = ["Complement", "TangentSpace"]
 
-# Bytes of a stack that are read twice in a row: they stay in a core's own cache
+# Bytes of a tile that is read twice in a row, small enough to stay in the cache of a core
 CACHE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class Complement:
-    r"""Orthonormal basis :math:`U_\perp` of the complement of the columns of U, never formed.
+    r"""Implicit orthonormal basis :math:`U_\perp` of the complement of the columns of U.
 
     With :math:`U = [U_1; U_2]`, :math:`U_1 = P H` (polar), :math:`\tilde U = -U P^*` and
     :math:`E = [I; 0]`, the block reflector
@@ -44,7 +44,7 @@ class Complement:
 
     @classmethod
     def of(cls, U: Array) -> Complement:
-        """Complement of orthonormal columns."""
+        """Return the complement of orthonormal columns."""
         xp, r = namespace(U), U.shape[1]
         W, _, Vh = svd(U[:r, :])
         reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
@@ -77,20 +77,20 @@ class TangentSpace:
         B \times_1 U_1 \cdots \times_d U_d + \sum_k \mathrm{fold}_k(U_{k\perp} D_k V_k^*)
         \times_{j \ne k} U_j
 
-    and its coordinates c = (B, D_1, ..., D_d), in one vector, are orthonormal: norms and inner
-    products of tangent vectors are those of their coordinates.
+    and its coordinates c = (B, D_1, ..., D_d), as one vector, are orthonormal: norms and inner
+    products of tangent vectors equal those of their coordinates.
 
     Parameters
     ----------
     X : TuckerTensor
-        One tensor, not a stack. Where its core has less than full rank, the missing directions
-        of :math:`V_k` are chosen: the space is then one of those that tangent vectors can span.
+        A single tensor, not a batch. If its core is rank-deficient, :math:`V_k` is completed
+        arbitrarily: the space is then one of several possible tangent spaces.
 
     Attributes
     ----------
     X : TuckerTensor
     dof : int
-        The dimension, :math:`\prod r_k + \sum r_k (n_k - r_k)` for a rank that is attainable.
+        The dimension, :math:`\prod r_k + \sum r_k (n_k - r_k)` for an attainable rank.
 
     Examples
     --------
@@ -110,7 +110,7 @@ class TangentSpace:
             )
         if X.batch_shape:
             raise ValueError(
-                f"X must be one tensor, got a stack of {X.batch_shape}. Try X.trial(0)."
+                f"X must be a single tensor, got a batch of {X.batch_shape}. Try X.trial(0)."
             )
         self.X = X
         self.complements = tuple(Complement.of(U) for U in X.factors)
@@ -121,18 +121,18 @@ class TangentSpace:
 
     @property
     def here(self) -> Array:
-        """Coordinates of X itself, which is tangent at X: the core, and zeros."""
+        """Coordinates of X itself, which is tangent at X: the core, then zeros."""
         core = self.X.core
         xp = namespace(core)
         flat = xp.reshape(core, (size(self.X.rank),))
         return xp.concat([flat, like(np.zeros(self.dof - flat.shape[0]), core, core.dtype)])
 
     def coordinates(self, Z: Any) -> Array:
-        """Coordinates of the projection of tensors onto the space.
+        """Return the coordinates of the projection of tensors onto the space.
 
         Parameters
         ----------
-        Z : array, shape (*batch, n_1, ..., n_d), or one TuckerTensor
+        Z : array, shape (*batch, n_1, ..., n_d), or a single TuckerTensor
 
         Returns
         -------
@@ -140,7 +140,7 @@ class TangentSpace:
 
         Notes
         -----
-        Cost: two products with Z, of r columns each; the rest is of the size of what they leave.
+        Cost: two products of Z with r columns each; the rest operates on their smaller results.
         """
         if isinstance(Z, TuckerTensor):
             self._check_shape((*Z.batch_shape, *Z.shape), one=True)
@@ -159,15 +159,14 @@ class TangentSpace:
     def _check_shape(self, given: tuple[int, ...], *, one: bool) -> None:
         shape = self.X.shape
         if given != shape if one else given[max(0, len(given) - len(shape)) :] != shape:
-            stacks = " One TuckerTensor, not a stack, please." if one else ""
-            raise ValueError(f"Z must have the shape of X, {shape}, got {given}.{stacks}")
+            hint = " Give a single TuckerTensor, not a batch." if one else ""
+            raise ValueError(f"Z must have the shape of X, {shape}, got {given}.{hint}")
 
     def rows_coordinates(self, Z: Array) -> Array:
-        """:meth:`coordinates` of a stack with one leading axis, known to be right.
+        """Compute :meth:`coordinates` of a batch with one leading axis, without checks.
 
-        Two products read Z, and are all that is done in its size: the last arm and the
-        contraction of the last mode. The rest peels off one mode after the other from what that
-        leaves.
+        Only two products operate on all of Z: the last arm and the contraction of the last mode.
+        The other modes are contracted one after the other from the smaller result.
         """
         xp, t, d = namespace(Z), Z.shape[0], len(self.X.rank)
         arms: list[Array] = []
@@ -189,7 +188,7 @@ class TangentSpace:
         return xp.concat([xp.reshape(part, (t, -1)) for part in parts], axis=1)
 
     def _without_last(self, Z: Array) -> tuple[Array, Array]:
-        """Last arm of Z, and Z x_d U_d^*: both from tiles that stay in the cache."""
+        """Return the last arm of Z and Z x_d U_d^*, both from tiles that stay in the cache."""
         xp, t, n = namespace(Z), Z.shape[0], self.X.shape[-1]
         left, U = self._last, conj(self.X.factors[-1])
         if not is_numpy(Z):
@@ -210,7 +209,7 @@ class TangentSpace:
         return xp.matrix_transpose(arm), small
 
     def _arm(self, Z: Array, k: int) -> Array:
-        """Arm k of Z (t, n_1, ..., n_k, r_{k+1}, ..., r_d): (t, n_k, columns of V_k)."""
+        """Return arm k of Z (t, n_1, ..., n_k, r_{k+1}, ..., r_d): (t, n_k, columns of V_k)."""
         xp, t, n = namespace(Z), Z.shape[0], self.X.shape[k]
         matrix = adjoint(self._left(k))
         rest = size(self.X.rank[k + 1 :])
@@ -219,7 +218,7 @@ class TangentSpace:
         return xp.matmul(xp.reshape(small, (t, n, -1)), self.rows[k])
 
     def _two_modes(self, Z: Array) -> tuple[list[Array], Array]:
-        """Arms 1 and 2 and the core part of Z (t, n_1, n_2, r_3, ..., r_d)."""
+        """Return arms 1 and 2 and the core part of Z (t, n_1, n_2, r_3, ..., r_d)."""
         xp, t = namespace(Z), Z.shape[0]
         (n1, n2), (r1, r2) = self.X.shape[:2], self.X.rank[:2]
         flat = xp.reshape(Z, (t * n1, -1))
@@ -255,7 +254,7 @@ class TangentSpace:
         return K
 
     def _coordinates_of_tucker(self, Z: TuckerTensor) -> Array:
-        """Through small matrices: the tensor is not formed."""
+        """Coordinates from small matrices, without forming the tensor."""
         xp = namespace(self.X.core)
         inner = [xp.matmul(adjoint(U), W) for U, W in zip(self.X.factors, Z.factors, strict=True)]
         parts = []
@@ -270,7 +269,7 @@ class TangentSpace:
         return xp.concat(parts)
 
     def split(self, c: Array) -> list[Array]:
-        """Coordinates (B, D_1, ..., D_d) of a vector, each in its shape."""
+        """Split a coordinate vector into (B, D_1, ..., D_d), each in its shape."""
         if tuple(c.shape) != (self.dof,):
             raise ValueError(f"c must have {self.dof} coordinates, got shape {tuple(c.shape)}.")
         xp, parts, start = namespace(c), [], 0
@@ -280,7 +279,7 @@ class TangentSpace:
         return parts
 
     def tensor(self, c: Array, *, here: float = 0.0) -> TuckerTensor:
-        """Tangent vector of coordinates c, plus ``here`` times X, of rank at most 2r.
+        """Return the tangent vector of coordinates c, plus ``here`` times X, of rank at most 2r.
 
         Cost: a QR of n_k x r_k for each mode, and a core of (2r)^d numbers.
         """
@@ -294,7 +293,7 @@ class TangentSpace:
                 factors.append(X.factors[k])
                 corners.append(None)
                 continue
-            Q, R = qr(D)  # orthonormal also where D has less than full rank
+            Q, R = qr(D)  # orthonormal even if D is rank-deficient
             factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=1))
             corners.append(xp.matmul(R, adjoint(self.rows[k])))
         core = _placed(B + here * X.core, {}, factors)
@@ -305,7 +304,7 @@ class TangentSpace:
         return TuckerTensor.trusted(core, factors)
 
     def full(self, c: Array) -> Array:
-        """Tangent vector of coordinates c, as an array."""
+        """Return the tangent vector of coordinates c as an array."""
         return self.tensor(c).full()
 
     def retract(self, c: Array) -> TuckerTensor:
@@ -321,12 +320,12 @@ class TangentSpace:
 
 
 def _row_space(core: Array, k: int) -> Array:
-    """Orthonormal basis of the row space of S_(k), completed where it has less than full rank."""
+    """Orthonormal basis of the row space of S_(k), completed if it is rank-deficient."""
     return adjoint(svd(unfolded(core, k, 0))[2])
 
 
 def _placed(block: Array, offsets: dict[int, int], factors: list[Array]) -> Array:
-    """Put a block into a core of zeros, at given offsets."""
+    """Place a block into a core of zeros, at given offsets."""
     xp = namespace(block)
     for mode, U in enumerate(factors):
         before = offsets.get(mode, 0)

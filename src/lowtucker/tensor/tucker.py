@@ -1,4 +1,4 @@
-"""The Tucker format: a small core and one orthonormal factor a mode, equation (2.1)."""
+"""The Tucker format: a small core and an orthonormal factor for each mode, equation (2.1)."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from lowtucker.tensor.products import inner, multi_mode_product, norm, product, 
 
 __all__ = ["TuckerTensor"]
 
-# Samples of `entries` that are contracted at a time: bounds the memory by CHUNK * prod(r) numbers.
+# Entries computed at a time by `entries`: bounds the memory by CHUNK * prod(r) numbers.
 CHUNK = 1 << 16
 
 
 @dataclass(frozen=True, repr=False, eq=False)
 class TuckerTensor(Iterate):
-    r"""A tensor as core and orthonormal factors, equation (2.1).
+    r"""Tensor in Tucker format: core and orthonormal factors, equation (2.1).
 
     .. math:: \mathbf{X} = \mathbf{S} \times_1 \mathbf{U}^{(1)} \cdots \times_d \mathbf{U}^{(d)}
 
@@ -53,7 +53,7 @@ class TuckerTensor(Iterate):
 
     Notes
     -----
-    Memory: :math:`\prod r_k + \sum n_k r_k` numbers. Leading axes count trials.
+    Memory: :math:`\prod r_k + \sum n_k r_k` numbers. Leading axes are batch axes.
 
     Examples
     --------
@@ -69,7 +69,7 @@ class TuckerTensor(Iterate):
     factors: tuple[Array, ...]
 
     def __post_init__(self) -> None:
-        """Check what a user gave; the package itself builds with :meth:`trusted`."""
+        """Check the arguments. Internal code uses :meth:`trusted`."""
         core, factors = _checked_parts(self.core, self.factors)
         for k, U in enumerate(factors):
             defect = _defect(U)
@@ -83,7 +83,7 @@ class TuckerTensor(Iterate):
 
     @classmethod
     def trusted(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:
-        """Build without a check, from parts that are known to be right."""
+        """Build from valid parts, without checking them."""
         self = object.__new__(cls)
         object.__setattr__(self, "core", core)
         object.__setattr__(self, "factors", tuple(factors))
@@ -91,7 +91,7 @@ class TuckerTensor(Iterate):
 
     @classmethod
     def from_factors(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:
-        """Build from any factors: each is orthonormalised by QR, the core takes up the rest.
+        """Build from any factors, which are orthonormalised by QR.
 
         Examples
         --------
@@ -108,13 +108,13 @@ class TuckerTensor(Iterate):
     def from_tensorly(cls, tensor: Any) -> TuckerTensor:
         """Build from a Tucker tensor of TensorLy, or any other pair of core and factors.
 
-        Factors with orthonormal columns, as ``tensorly.decomposition.tucker`` gives them, are
-        taken as they are; others as in :meth:`from_factors`. TensorLy is not imported.
+        Factors with orthonormal columns, as ``tensorly.decomposition.tucker`` returns them, are
+        used unchanged; others as in :meth:`from_factors`. TensorLy is not imported.
 
         Parameters
         ----------
         tensor : tensorly.TuckerTensor, or pair (core, factors)
-            Of NumPy, torch or JAX arrays.
+            With NumPy, torch or JAX arrays.
 
         Examples
         --------
@@ -133,8 +133,8 @@ class TuckerTensor(Iterate):
         if len(factors) != core.ndim:
             raise ValueError(
                 f"tensor must have a factor for every mode of its core, got {len(factors)} for a "
-                f"core of shape {tuple(core.shape)}. Is it a CP tensor? After partial_tucker, give "
-                "the other modes identity matrices."
+                f"core of shape {tuple(core.shape)}. Is it a CP tensor? After partial_tucker, use "
+                "identity matrices for the other modes."
             )
         core, factors = _checked_parts(core, factors)
         if any(_defect(U) for U in factors):
@@ -142,16 +142,16 @@ class TuckerTensor(Iterate):
         return cls.trusted(core, factors)
 
     def to_tensorly(self) -> Any:
-        """Tucker tensor of TensorLy with the same core and factors, which are not copied.
+        """Return a Tucker tensor of TensorLy with the same core and factors, not copied.
 
         Raises
         ------
         ImportError
             TensorLy is not installed.
         TypeError
-            Its backend is for arrays of another kind.
+            The backend of TensorLy uses another kind of array.
         ValueError
-            It has no such tensors: a stack of trials, one mode.
+            TensorLy has no such tensors: this is a batch, or has one mode.
 
         Examples
         --------
@@ -160,10 +160,10 @@ class TuckerTensor(Iterate):
         Decomposed rank-(1, 2, 2) TuckerTensor of shape (3, 4, 5)
         """
         if self.batch_shape or self.order < 2:
-            what = f"a stack of {self.batch_shape}" if self.batch_shape else "one mode"
+            what = f"a batch of {self.batch_shape}" if self.batch_shape else "one mode"
             raise ValueError(
-                f"TensorLy has Tucker tensors of two modes or more, got {what}. Try X.trial(k) for "
-                "a tensor of a stack, X.full() for a vector."
+                f"TensorLy supports single Tucker tensors of two or more modes, got {what}. Try "
+                "X.trial(k) for a tensor of a batch, X.full() for a vector."
             )
         try:
             import tensorly
@@ -176,19 +176,19 @@ class TuckerTensor(Iterate):
 
         if not tensorly.is_tensor(self.core):
             raise TypeError(
-                f"The tensor holds {kind(self.core)} arrays, but TensorLy works with the backend "
+                f"The tensor holds {kind(self.core)} arrays, but TensorLy uses the backend "
                 f"{tensorly.get_backend()!r}. Try tensorly.set_backend(...) first."
             )
         return Theirs((self.core, list(self.factors)))
 
     @property
     def batch_shape(self) -> tuple[int, ...]:
-        """Leading axes, the trials of a stack; () for one tensor."""
+        """Leading batch axes; () for a single tensor."""
         return tuple(self.core.shape[: self.core.ndim - len(self.factors)])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """Shape (n_1, ..., n_d), without the leading axes."""
+        """Shape (n_1, ..., n_d), without the batch axes."""
         return tuple(U.shape[-2] for U in self.factors)
 
     @property
@@ -214,7 +214,7 @@ class TuckerTensor(Iterate):
         return self.core.dtype
 
     def full(self) -> Array:
-        """Return all the elements, shape (*batch, n_1, ..., n_d). Forms the N-vector."""
+        """Return all elements, shape (*batch, n_1, ..., n_d). Forms the full tensor."""
         X = self.core
         batch_ndim = X.ndim - len(self.factors)
         for k, U in enumerate(self.factors):
@@ -224,12 +224,14 @@ class TuckerTensor(Iterate):
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         """Return :meth:`full` as a NumPy array, for ``numpy.asarray(X)``."""
         if copy is False:
-            raise ValueError("The elements of a TuckerTensor are computed: copy=False cannot be.")
+            raise ValueError(
+                "The elements of a TuckerTensor are computed: copy=False is not possible."
+            )
         full = to_numpy(self.full())
         return full if dtype is None else full.astype(dtype, copy=False)
 
     def trial(self, k: int) -> TuckerTensor:
-        """Return tensor k of a stack; of one with several leading axes in row-major order.
+        """Return tensor k of a batch, in row-major order of several batch axes.
 
         Examples
         --------
@@ -240,8 +242,8 @@ class TuckerTensor(Iterate):
         batch = self.batch_shape
         if not batch:
             raise ValueError(
-                f"trial(k) is for a stack of tensors, got one tensor of shape {self.shape}. "
-                "Use it as it is."
+                f"trial(k) needs a batch of tensors, got a single tensor of shape {self.shape}. "
+                "Use the tensor itself."
             )
         k = as_integer(k, "k", 0, size(batch) - 1)
         at = (*map(int, np.unravel_index(k, batch)), ...)
@@ -325,16 +327,16 @@ class TuckerTensor(Iterate):
         return TuckerTensor.trusted(shifted(self.core, power), self.factors)
 
     def norm(self) -> Array:
-        """Frobenius norm, shape (*batch,); that of the core."""
+        """Return the Frobenius norm, shape (*batch,), which is that of the core."""
         return norm(self.core, batch_ndim=len(self.batch_shape))
 
     def entries(self, indices: Any) -> Array:
-        """Elements at ``indices``, without forming the full tensor.
+        """Return the elements at ``indices``, without forming the full tensor.
 
         Parameters
         ----------
         indices : integer array, shape (k, d)
-            One row of 0-based indices for every element.
+            One row of 0-based indices per element.
 
         Returns
         -------
@@ -371,7 +373,7 @@ class TuckerTensor(Iterate):
         return partial[..., 0]
 
     def inner(self, other: TuckerTensor) -> Array:
-        """Inner product with another tensor of the same shape, shape (*batch,)."""
+        """Return the inner product with another tensor of the same shape, shape (*batch,)."""
         self._check_partner(other)
         gram = [
             namespace(U).matmul(adjoint(U), V)
@@ -381,22 +383,24 @@ class TuckerTensor(Iterate):
         return inner(self.core, moved, batch_ndim=len(self.batch_shape))
 
     def compress(self, rank: tuple[int, ...] | None = None) -> TuckerTensor:
-        """Re-compress to ``rank`` by the truncated HOSVD of the core.
+        """Compress to ``rank`` by the truncated HOSVD of the core.
 
-        Without ``rank``, drops only directions that are zero to rounding. Cost: an HOSVD of a
-        tensor as small as the core.
+        By default, drops only directions that are zero up to rounding. Cost: an HOSVD of the
+        core.
         """
         from lowtucker.tensor.decompose import hosvd
         from lowtucker.tensor.rank import multilinear_rank
 
         if rank is None:
             if self.batch_shape:
-                raise ValueError("compress needs a rank for a stack: its tensors may differ.")
+                raise ValueError(
+                    "compress needs a rank for a batch: the ranks of its tensors may differ."
+                )
             rank = tuple(max(1, r) for r in multilinear_rank(self.core))
         return hosvd(self, rank)
 
     def __add__(self, other: TuckerTensor) -> TuckerTensor:
-        """Sum, exactly, with rank at most the sum of the ranks."""
+        """Return the sum, of rank at most the sum of the ranks."""
         self._check_partner(other)
         xp = namespace(self.core, other.core)
         factors, left, right = [], [], []
@@ -409,15 +413,15 @@ class TuckerTensor(Iterate):
         return TuckerTensor.trusted(core, factors)
 
     def __sub__(self, other: TuckerTensor) -> TuckerTensor:
-        """Difference, exactly, with rank at most the sum of the ranks."""
+        """Return the difference, of rank at most the sum of the ranks."""
         return self + (-other)
 
     def __neg__(self) -> TuckerTensor:
-        """Opposite tensor."""
+        """Return the negative tensor."""
         return TuckerTensor.trusted(-self.core, self.factors)
 
     def __mul__(self, number: Any) -> TuckerTensor:
-        """Product with a number (for a stack: with one number a trial)."""
+        """Return the product with a number, or with one number per tensor of a batch."""
         number = to_numpy(as_float(number, "number"))
         promoted = is_complex(number) or is_complex(self.core)
         dtype = in_precision_of(self.core.dtype, self.core, is_complex=promoted)
@@ -425,14 +429,14 @@ class TuckerTensor(Iterate):
         xp = namespace(self.core)
         if tuple(number.shape) not in {(), self.batch_shape}:
             raise ValueError(
-                f"A TuckerTensor is multiplied by a number or one number a trial, shape "
-                f"{self.batch_shape}; got shape {tuple(number.shape)}."
+                f"A TuckerTensor can be multiplied by a number or by one number per tensor of a "
+                f"batch, shape {self.batch_shape}; got shape {tuple(number.shape)}."
             )
         number = xp.reshape(number, (*number.shape, *(1,) * self.order)) if number.ndim else number
         return TuckerTensor.trusted(self.core * number, self.factors)
 
     __rmul__ = __mul__
-    __array_priority__ = 1000  # a NumPy number times a TuckerTensor comes here
+    __array_priority__ = 1000  # NumPy scalars defer to __rmul__
     __array_ufunc__ = None
 
     def _check_partner(self, other: TuckerTensor) -> None:
@@ -443,7 +447,7 @@ class TuckerTensor(Iterate):
             )
         if (self.batch_shape, self.shape) != (other.batch_shape, other.shape):
             raise ValueError(
-                f"expected two tensors of one shape, got {self.batch_shape + self.shape} and "
+                f"expected two tensors of the same shape, got {self.batch_shape + self.shape} and "
                 f"{other.batch_shape + other.shape}."
             )
         same_kind(other.core, self.core, "the other tensor", "this one")
@@ -452,9 +456,9 @@ class TuckerTensor(Iterate):
         batch = self.batch_shape
         stored = size(self.rank) + sum(n * r for n, r in zip(self.shape, self.rank, strict=True))
         total = size(self.shape)
-        stack = f"stack of {'x'.join(map(str, batch))}, each " if batch else ""
+        batch_of = f"batch of {'x'.join(map(str, batch))}, each " if batch else ""
         return (
-            f"TuckerTensor {stack}of shape {self.shape}, rank {self.rank}: "
+            f"TuckerTensor {batch_of}of shape {self.shape}, rank {self.rank}: "
             f"{stored} numbers instead of {total} ({total / stored:.3g}x)"
         )
 
@@ -465,7 +469,7 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
         factors = tuple(factors)
     except TypeError:
         raise TypeError(
-            f"factors must be a list with one matrix a mode, got {type(factors).__name__}."
+            f"factors must be a list with one matrix per mode, got {type(factors).__name__}."
         ) from None
     factors = tuple(as_float_on(U, core, f"factors[{k}]", "core") for k, U in enumerate(factors))
     if not 1 <= len(factors) <= core.ndim:
@@ -478,7 +482,7 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
         fits = U.ndim == len(batch) + 2 and (*U.shape[:-2], U.shape[-1]) == (*batch, rank[k])
         if not (fits and size(U.shape)):
             raise ValueError(
-                f"factors[{k}] must have shape {_shape_of(batch, rank[k])} to go with a core "
+                f"factors[{k}] must have shape {_shape_of(batch, rank[k])} to match a core "
                 f"of shape {tuple(core.shape)}, got {tuple(U.shape)}."
             )
     for name, part in [("core", core), *((f"factors[{k}]", U) for k, U in enumerate(factors))]:
@@ -488,7 +492,7 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
 
 
 def _defect(U: Array) -> float:
-    """Largest entry of |U^T U - I|, where it is more than rounding; else 0."""
+    """Return the largest entry of |U^T U - I|, or 0 if it is rounding error."""
     xp = namespace(U)
     gram = xp.matmul(adjoint(U), U)
     unit = like(np.eye(U.shape[-1]), U, U.dtype)
@@ -501,11 +505,11 @@ def _shape_of(batch: Sequence[int], r: int) -> str:
 
 
 def _checked_indices(indices: Any, shape: tuple[int, ...]) -> Array:
-    """Indices as NumPy integers, inside the shape."""
+    """Check that indices are within the shape, and return them as NumPy integers."""
     index = to_numpy(as_array(indices, "indices"))
     if index.ndim != 2 or index.shape[1] != len(shape):
         raise ValueError(
-            f"indices must have shape (k, {len(shape)}), one row of 0-based indices for every "
+            f"indices must have shape (k, {len(shape)}), one row of 0-based indices per "
             f"element, got {tuple(index.shape)}."
         )
     if index.dtype.kind not in "iu":

@@ -10,9 +10,9 @@ __all__ = ["fold", "unfold"]
 def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
     r"""Mode-k unfolding :math:`\mathbf{X}^{\{k\}}`, the matrix of the mode-k fibres.
 
-    Row :math:`i` holds all the elements whose k-th index is :math:`i`, in row-major order of the
-    other indices. (The literature's column order is a permutation of this one: singular values,
-    ranks and subspaces are the same.)
+    Row :math:`i` contains the elements whose k-th index is :math:`i`, in row-major order of the
+    other indices. (The literature orders the columns differently; singular values, ranks and
+    subspaces are the same.)
 
     Parameters
     ----------
@@ -20,7 +20,7 @@ def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
     mode : int
         k, from 0 to d - 1.
     batch_ndim : int
-        How many leading axes of ``X`` count trials.
+        Number of leading batch axes of ``X``.
 
     Returns
     -------
@@ -40,7 +40,7 @@ def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
 
 
 def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
-    """:func:`unfold` for arguments that are known to be right."""
+    """Compute :func:`unfold` without checking the arguments."""
     xp = namespace(X)
     if mode:
         X = xp.moveaxis(X, batch_ndim + mode, batch_ndim)
@@ -48,7 +48,7 @@ def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
 
 
 def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
-    """Undo :func:`unfold`: the tensor of ``shape`` whose mode-k unfolding is ``matrix``.
+    """Return the tensor of ``shape`` whose mode-k unfolding is ``matrix``.
 
     Parameters
     ----------

@@ -1,6 +1,6 @@
-"""Section 5 of the paper as tools: before an experiment, and after it.
+"""Tools from the theory in section 5 of the paper, for planning and assessing experiments.
 
-``docs/theory.md`` derives what is computed here, and says what of the paper was repaired.
+``docs/theory.md`` derives what is computed here, and lists the corrections to the paper.
 """
 
 from lowtucker.theory.comparison import Comparison, compare, contraction_of

@@ -1,4 +1,4 @@
-"""The theorem for a given problem and solver, and what a run did beside what it promises."""
+"""Theorem 5.1 for a given problem and solver, and runs compared with its bound."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def contraction_of(
     version: Version = "repaired",
     seed: Seed = 0,
 ) -> Contraction:
-    r"""Constants of Theorem 5.1 for a problem and a solver: everything filled in.
+    r"""Compute the constants of Theorem 5.1 for a problem and a solver.
 
     :math:`\delta_{3r}` from :func:`trip`, :math:`L_i` from the norms of the blocks, p, M and
     :math:`\mu` from the solver, :math:`\eta` from its thresholding, and the gradients
@@ -46,29 +46,29 @@ def contraction_of(
     Parameters
     ----------
     problem : Problem
-        Without weights.
+        A single problem without weights.
     X_true : TuckerTensor or array
         :math:`X^*`.
     solver : TIHT or StoTIHT
-        With a step that is a number, and fixed blocks.
+        With a fixed step (a number) and fixed blocks.
     rank : tuple of int, optional
-        The rank r; that of the solver's thresholding, or of ``X_true``, unless given.
+        The rank r; by default that of the solver's thresholding, or of ``X_true``.
     delta : "at_least", "sampled", "at_most", a number, or a Trip of rank 3r
-        Which bound to take. With "at_least" the theorem's kappa is at least the one given: 1 and
-        more, and it promises nothing. With "at_most" it is a guarantee, which only measurements
-        with more rows than entries can have.
+        Which bound on delta to use. With "at_least", kappa is a lower bound: a value of 1 or more
+        means that the theorem guarantees nothing. With "at_most", kappa is a guarantee, which is
+        possible only with more rows than entries.
     version : "repaired" or "paper"
     seed : int
 
     Returns
     -------
     Contraction
-        Step and sigma are in the problem's units. Delta, alpha and L are those of c A with the
-        best c (``scale_squared`` is its square), since a multiple of A only means another step.
+        Step and sigma are in the units of the problem. Delta, alpha and L are those of c A with
+        the best c (``scale_squared`` is its square): scaling A only rescales the step.
 
     Notes
     -----
-    Cost: that of :func:`trip` at rank 3r, and one pass for the gradients.
+    Cost: that of :func:`trip` at rank 3r, plus one pass over A for the gradients.
 
     Examples
     --------
@@ -87,8 +87,8 @@ def contraction_of(
     rank, sampler = tuple(bound.rank), bound.sampler
     if isinstance(sampler, Shuffled):
         raise ValueError(
-            "The theorem draws every block anew: Shuffled takes each once an epoch. "
-            "Try lowtucker.Partition(block_size)."
+            "The theorem assumes blocks drawn with replacement; Shuffled draws each once per "
+            "epoch. Try lowtucker.Partition(block_size)."
         )
     rows = block_slices(sampler, problem.m)
     gradients = [to_numpy(problem.block(one).gradient(X_true)) for one in rows]
@@ -110,15 +110,17 @@ def contraction_of(
 
 
 def _checked(problem: Any, X_true: Any, solver: Any, delta: Any) -> IHT:
-    """Solver of a call that the theorem is about."""
+    """Check the arguments, and return the solver."""
     if not isinstance(problem, Problem) or problem.batch_shape or problem.weights is not None:
-        raise TypeError("problem must be one Problem without weights. Try lowtucker.Problem(A, y).")
+        raise TypeError(
+            "problem must be a single Problem without weights. Try lowtucker.Problem(A, y)."
+        )
     automatic = isinstance(solver, str) and solver.lower() == "auto"
     solver = solver if automatic else as_solver(solver)
     if not isinstance(solver, IHT) or isinstance(solver.step, str):
         raise TypeError(
             f"solver must be TIHT or StoTIHT with a step that is a number, got {solver!r}: the "
-            "theorem is about these. Try lowtucker.StoTIHT(block_size=60, step=0.5)."
+            "theorem covers no others. Try lowtucker.StoTIHT(block_size=60, step=0.5)."
         )
     if tuple(X_true.shape) != problem.shape:
         raise ValueError(
@@ -132,7 +134,7 @@ def _checked(problem: Any, X_true: Any, solver: Any, delta: Any) -> IHT:
 
 
 class _Isometry(NamedTuple):
-    """Delta of c A, the norms of the blocks of A, c^2, and what that delta is."""
+    """Delta of c A, the norms of the blocks of A, c^2, and the origin of delta."""
 
     delta: float
     norms: NumPyArray
@@ -143,7 +145,7 @@ class _Isometry(NamedTuple):
 def _isometry(
     A: MeasurementOperator, delta: Any, rank: tuple[int, ...], rows: list[slice], seed: Seed
 ) -> _Isometry:
-    """Find the delta that is asked for, at 3r, and the norms."""
+    """Compute the requested delta at rank 3r, and the norms of the blocks."""
     if not isinstance(delta, str | Trip):
         return _Isometry(as_number(delta, "delta", 0), block_norms(A, rows), 1.0, "given")
     triple, sizes = tuple(3 * r for r in rank), _sizes(rows)
@@ -152,7 +154,7 @@ def _isometry(
     if (found.shape, found.rank, found.block_sizes) != wanted:
         raise ValueError(
             f"delta is a Trip of tensors {found.shape}, rank {found.rank}, blocks of "
-            f"{found.block_sizes} rows; the theorem asks for {wanted[0]}, rank {wanted[1]}, "
+            f"{found.block_sizes} rows; the theorem needs {wanted[0]}, rank {wanted[1]}, "
             f"which is 3r, and blocks of {sizes}. Try trip(A, {triple}, {sizes[0]})."
         )
     which: Any = "at_least" if isinstance(delta, Trip) else delta
@@ -165,7 +167,7 @@ def _sizes(rows: list[slice]) -> tuple[int, ...]:
 
 
 def _delta(found: Trip, which: Which) -> tuple[float, float]:
-    """Square of the scale, and the delta that is asked for at it."""
+    """Return the square of the scale, and the requested delta at this scale."""
     if which == "at_least":
         return found.scaled[:2]
     if which == "sampled":
@@ -176,22 +178,22 @@ def _delta(found: Trip, which: Which) -> tuple[float, float]:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Comparison:
-    """A run beside the theorem.
+    """A run compared with the bound of Theorem 5.1.
 
     Attributes
     ----------
     epoch : array
     measured : array
-        Relative error where the truth was given to the run, and the residual otherwise; means over
-        a stack, since the theorem is about the expectation.
+        Relative error if the run was given ``X_true``, otherwise the residual; for a batch of
+        problems their mean, since the theorem bounds the expectation.
     what : "error" or "residual"
     rate : float
-        Factor an epoch, fitted to the logarithm of what was measured, up to where it flattens.
+        Factor per epoch, fitted to the logarithm of ``measured`` up to where it flattens.
     fitted : array, shape (rows, 2)
-        Epochs, and the line of that rate.
+        Epochs, and the fitted line.
     steps_per_epoch : int
     bound : array or None
-        The theorem's bound on the relative error, at every epoch.
+        Bound of the theorem on the relative error, at every epoch.
     contraction : Contraction or None
     """
 
@@ -206,30 +208,30 @@ class Comparison:
 
     @property
     def rate_per_iteration(self) -> float:
-        """Factor an iteration, which is what kappa bounds."""
+        """Factor per iteration, which is what kappa bounds."""
         return float(self.rate ** (1 / self.steps_per_epoch))
 
     def __str__(self) -> str:
         lines = [
-            f"measured: the {self.what} is multiplied by {self.rate:.4g} an epoch, "
-            f"{self.rate_per_iteration:.4g} an iteration"
+            f"measured: the {self.what} is multiplied by {self.rate:.4g} per epoch, "
+            f"{self.rate_per_iteration:.4g} per iteration"
         ]
         if self.contraction is not None:
             kappa, name = self.contraction.kappa, self.contraction.version
-            promise = "" if kappa < 1 else ": no promise"
-            lines.append(f"theorem ({name}): kappa = {kappa:.4g} an iteration{promise}")
+            guarantee = "" if kappa < 1 else ": no guarantee"
+            lines.append(f"theorem ({name}): kappa = {kappa:.4g} per iteration{guarantee}")
         return "\n".join(lines)
 
     __repr__ = __str__
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw what was measured, the fitted rate and the bound; returns the Matplotlib axes."""
+        """Plot the measured values, the fitted rate and the bound; return the Matplotlib axes."""
         from lowtucker._plotting import new_axes
 
         ax = new_axes() if ax is None else ax
         ax.semilogy(self.epoch, np.maximum(self.measured, 1e-17), label=f"measured {self.what}")
         line = self.fitted[:, 1] > self.measured.min() / 10
-        ax.semilogy(*self.fitted[line].T, "--", label=f"fitted: {self.rate:.3g} an epoch")
+        ax.semilogy(*self.fitted[line].T, "--", label=f"fitted: {self.rate:.3g} per epoch")
         low, high = ax.get_ylim()
         if self.bound is not None and self.contraction is not None:
             label = f"bound, {self.contraction.version}: kappa = {self.contraction.kappa:.3g}"
@@ -248,16 +250,16 @@ class Comparison:
 def compare(
     result: Result, contraction: Contraction | None = None, *, X_true: Any = None
 ) -> Comparison:
-    r"""Set the measured decrease of a run beside the fitted linear rate and the bound.
+    r"""Compare the measured decrease of a run with its fitted linear rate and the bound.
 
     Parameters
     ----------
     result : Result
-        Of a run with ``X_true``, for the error; otherwise the residual is shown.
+        Result of a run with ``X_true`` to compare errors; otherwise residuals are compared.
     contraction : Contraction, optional
-        Of :func:`contraction_of`: draws its bound, from the run's own start.
+        Result of :func:`contraction_of`. Adds its bound, starting from the error of the start.
     X_true : TuckerTensor or array, optional
-        Its norm makes sigma, which is absolute, relative; that of ``result.X`` unless given.
+        Its norm makes sigma, which is absolute, relative; by default that of ``result.X``.
 
     Examples
     --------
@@ -280,8 +282,8 @@ def compare(
     values = result.history[what]
     if contraction is not None and what == "residual":
         raise ValueError(
-            "The theorem bounds the error, which this run has not recorded: give X_true to recover "
-            "or solve. Without contraction the residual is compared."
+            "The theorem bounds the error, which this run did not record: give X_true to recover "
+            "or solve, or leave out contraction to compare residuals."
         )
     measured = values.mean(axis=1) if values.ndim > 1 else np.array(values)
     epoch = np.array(result.history.epoch)
@@ -300,12 +302,12 @@ def compare(
 
 
 def _rate(epoch: NumPyArray, measured: NumPyArray) -> tuple[float, NumPyArray]:
-    """Factor an epoch, and the line, by least squares on the logarithm, before it flattens."""
+    """Fit the factor per epoch by least squares on the logarithm, up to where it flattens."""
     good = np.isfinite(measured) & (measured > 0)
     if good.sum() < 2:
         return float("nan"), np.empty((0, 2))
     x, y = epoch[good], np.log(measured[good])
-    flat = int(np.argmax(y <= y.min() + np.log(3)))  # the first that is about as low as it gets
+    flat = int(np.argmax(y <= y.min() + np.log(3)))  # the first value near the minimum
     stop = max(2, flat + 1)
     slope, start = np.polyfit(x[:stop], y[:stop], 1)
     return float(np.exp(slope)), np.column_stack([x, np.exp(start + slope * x)])

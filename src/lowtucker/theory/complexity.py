@@ -1,4 +1,4 @@
-"""How many measurements the theory asks for."""
+"""Sample complexity: the number of measurements that the theory requires."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["sample_complexity"]
 def sample_complexity(
     shape: tuple[int, ...], rank: tuple[int, ...], delta: float, constant: float = 1.0
 ) -> int:
-    r"""Order of the number of Gaussian measurements that have the TRIP, section 5 of the paper.
+    r"""Order of the number of Gaussian measurements that satisfy the TRIP, section 5 of the paper.
 
     .. math:: m = \lceil C \delta^{-2} (r^d + d n r) \rceil, \quad n = \max_k n_k, \;
         r = \max_k r_k
@@ -22,16 +22,16 @@ def sample_complexity(
     Parameters
     ----------
     shape, rank : tuple of int
-        The rank may be beyond the shape: Theorem 5.1 asks for the TRIP of rank 3r.
+        The rank may exceed the shape: Theorem 5.1 requires the TRIP of rank 3r.
     delta : float
-        The constant :math:`\delta_r` of the TRIP that is asked for, between 0 and 1.
+        The required constant :math:`\delta_r` of the TRIP, between 0 and 1.
     constant : float
-        C, which the theory does not name.
+        C, which the theory does not specify.
 
     Notes
     -----
-    C is not known, so this is an order and not a number to plan by: it tells how m grows with the
-    shape, the rank and delta. :func:`phase_transition` measures how many are needed.
+    C is unknown, so the result shows how m scales with the shape, the rank and delta, not how many
+    measurements to take. :func:`phase_transition` measures how many are needed.
 
     Examples
     --------
@@ -42,7 +42,8 @@ def sample_complexity(
     rank = check_rank(rank)
     if len(rank) != len(shape):
         raise ValueError(
-            f"rank must have one entry a mode: got {len(rank)} entries, {rank}, for shape {shape}."
+            f"rank must have one entry per mode: got {len(rank)} entries, {rank}, for shape "
+            f"{shape}."
         )
     delta, constant = _share(delta), as_number(constant, "constant", positive=True)
     n, r, d = max(shape), max(rank), len(shape)

@@ -1,4 +1,4 @@
-"""Look at an operator before the work: what these measurements can determine."""
+"""Examination of an operator: what its measurements can determine."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from lowtucker._array import like, size, to_numpy
 from lowtucker._array.errors import CheckError
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.limits import PLENTY
-from lowtucker.operators import DenseOperator, MeasurementOperator, as_operator, check_adjoint
-from lowtucker.operators.streamed import StreamedOperator
+from lowtucker.operators import MeasurementOperator, as_operator, check_adjoint
 from lowtucker.problem import Problem
 from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
@@ -27,24 +26,24 @@ __all__ = ["Examination", "Finding", "examine"]
 NumPyArray = np.ndarray[Any, Any]
 Level = Literal["good", "note", "bad"]
 
-# Random points at which the tangent design is looked at
+# Number of random tensors at which the tangent design is examined
 POINTS = 3
-# Most blocks whose balance is looked at
+# Largest number of blocks whose balance is examined
 BLOCKS = 16
-# Numbers of a matrix beyond which only its first rows are looked at for bounds and designs
+# Entries of a matrix above which bounds and tangent designs use only its first rows
 MANY = 1 << 27
-# Degrees of freedom up to which a design is made column by column, where there is none
+# Degrees of freedom up to which a tangent design without a fast path is computed by columns
 FEW = 500
-# Noise in y that becomes so many times as much in X is worth a word, and is too much
+# Noise amplification from y to X above which to note it, and above which it is too large
 LOUD, DEAFENING = 10.0, 100.0
-# Row norms, and energies of blocks, that differ by more are worth a word
+# Ratios of row norms, and of energies of blocks, above which to note them
 UNEQUAL, UNBALANCED = 10.0, 2.0
-# Share of the energy below which the tensor that is measured least is worth a word
+# Ratio of the smallest to the largest energy of measured tensors below which to note it
 FAINT = 0.01
 
 
 class Finding(NamedTuple):
-    """One thing that was found: good, a note, or bad."""
+    """One finding: good, a note, or bad."""
 
     level: Level
     text: str
@@ -52,26 +51,26 @@ class Finding(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Examination:
-    """What an operator can do for tensors of a rank.
+    """What an operator can determine about tensors of a given rank.
 
     Attributes
     ----------
     shape, rank : tuple of int
     m, equations, dof : int
-        Measurements; real equations, which are two for a complex measurement of a real tensor;
-        degrees of freedom.
+        Number of measurements; of real equations, two for each complex measurement of a real
+        tensor; and of degrees of freedom.
     looked_at : int
-        Rows that bounds and designs are of: m, or the first ones of a very large operator.
+        Number of rows used for bounds and designs: m, or fewer for a very large operator.
     adjoint : float or None
-        Relative difference of the adjoint test; None where it failed.
+        Relative difference of the adjoint test; None if it failed.
     row_norms : array or None
-        Frobenius norms of the rows; None where each would cost an adjoint.
+        Frobenius norms of the rows; None if each would cost an adjoint.
     trip : Trip or None
     design : array, shape (points, 2), or None
-        Smallest and largest eigenvalue of D^* D at random tensors, D the tangent design.
+        Smallest and largest eigenvalue of D^* D at random tensors, where D is the tangent design.
     amplification : float or None
-        Relative error of X for each unit of relative noise in y, by least squares at the true
-        tangent space: the worst of the points.
+        Relative error of X per unit of relative noise in y, by least squares on the true tangent
+        space: the largest over the random tensors.
     findings : tuple of Finding
     """
 
@@ -90,15 +89,15 @@ class Examination:
 
     @property
     def ok(self) -> bool:
-        """Whether nothing bad was found."""
+        """Whether there are no bad findings."""
         return all(one.level != "bad" for one in self.findings)
 
     @property
     def verdict(self) -> str:
-        """All in one sentence."""
+        """Conclusion in one sentence."""
         if not self.ok:
             first = next(one.text for one in self.findings if one.level == "bad")
-            return f"These measurements will not do: {first}"
+            return f"These measurements are not sufficient: {first}"
         per = self.equations / self.dof
         if per < PLENTY:
             return (
@@ -112,7 +111,7 @@ class Examination:
         lines = [
             f"{self.m} measurements of {shape} tensors, {size(self.shape)} entries",
             f"  rank {self.rank}: {self.dof} degrees of freedom, "
-            f"{self.equations / self.dof:.2f} equations for each",
+            f"{self.equations / self.dof:.2f} equations per degree of freedom",
         ]
         if self.trip is not None:
             lines += [f"  {line}" for line in str(self.trip).splitlines()]
@@ -133,20 +132,21 @@ def examine(
     seed: Seed = 0,
     report: Callable[[str], None] = lambda what: None,
 ) -> Examination:
-    """Examine measurements: adjoint, norms, balance of blocks, TRIP, identifiability, verdict.
+    """Examine an operator: adjoint, row norms, balance of blocks, TRIP and identifiability.
 
     Parameters
     ----------
     A : MeasurementOperator, or array of shape (m, n_1, ..., n_d)
     rank : tuple of int
-        Of the tensors that are to be recovered.
+        Rank of the tensors to recover.
     block_size : int, optional
-        Whose balance is looked at; what StoTIHT would choose, but at most 16 blocks.
+        Size of the blocks whose balance is examined; by default that of StoTIHT, but at most 16
+        blocks.
     starts, samples : int
         As in :func:`trip`.
     seed : int
     report : callable, optional
-        Told what is looked at next.
+        Called with the name of each step before it starts.
 
     Returns
     -------
@@ -154,8 +154,8 @@ def examine(
 
     Notes
     -----
-    Cost: some tens to hundreds of passes. Of a matrix of more than 1 GB only the first rows are
-    looked at for bounds and designs.
+    Cost: tens to hundreds of passes over A. For a matrix of more than 1 GB, bounds and designs use
+    only the first rows.
 
     Examples
     --------
@@ -168,16 +168,18 @@ def examine(
     """
     A = as_operator(A)
     if A.batch_shape:
-        raise ValueError(f"A must be one operator, got a stack of {A.batch_shape}. Take A.select.")
+        raise ValueError(
+            f"A must be a single operator, got a batch of {A.batch_shape}. Try A.select."
+        )
     rank = attainable_rank(check_rank(rank, A.shape))
     dof = degrees_of_freedom(A.shape, rank)
     equations, few = _empty(A).equations, _first_rows(A)
     report("the adjoint")
     adjoint, wrong = _adjoint(A, seed)
-    findings = [wrong] if wrong else [Finding("good", f"the adjoint is right ({adjoint:.0e})")]
+    findings = [wrong] if wrong else [Finding("good", f"the adjoint is correct ({adjoint:.0e})")]
     findings += _counted(equations, dof, size(A.shape))
-    notes = A.diagnose(rank)
-    findings += [Finding("bad", one.text) for one in notes if one.kind != "duplicates"]
+    noted = A.diagnose(rank)
+    findings += [Finding("bad", one.text) for one in noted if one.kind != "duplicates"]
     report("row norms")
     norms = _row_norms(A)
     findings += _rows_found(norms)
@@ -192,9 +194,9 @@ def examine(
         report("tangent designs")
         design, amplification, seen = _designs(few, rank, found, seed)
         findings += _identified(seen, amplification)
-    findings += [Finding("note", one.text) for one in notes if one.kind == "duplicates"]
+    findings += [Finding("note", one.text) for one in noted if one.kind == "duplicates"]
     if few.m < A.m:
-        findings.append(Finding("note", f"bounds and designs are of the first {few.m} rows"))
+        findings.append(Finding("note", f"bounds and designs use the first {few.m} rows"))
     return Examination(
         A.shape, rank, A.m, equations, dof, few.m, adjoint, norms, found, design, amplification,
         tuple(findings),
@@ -202,14 +204,15 @@ def examine(
 
 
 def _empty(A: MeasurementOperator) -> Problem:
-    """Problem of which only the operator matters."""
+    """Problem with measurements of zero, used only for its operator."""
     return Problem(A, A.forward(like(np.zeros(A.shape), A.prototype, A.dtype)))
 
 
 def _first_rows(A: MeasurementOperator) -> MeasurementOperator:
-    """As many rows as can be read again and again; all, unless a matrix is very large."""
-    numbers = size(A.shape)
-    is_matrix = isinstance(A, DenseOperator | StreamedOperator)
+    """Return the operator, or the first rows of a matrix too large for many passes."""
+    numbers, traits = size(A.shape), A.traits
+    # each row is a full tensor
+    is_matrix = traits.row_separable and traits.has_fast_tangent and traits.forms_full_tensor
     if not is_matrix or A.m * numbers <= MANY:
         return A
     return A.restrict(slice(0, max(1, MANY // numbers)))
@@ -227,24 +230,26 @@ def _counted(equations: int, dof: int, entries: int) -> Iterator[Finding]:
     if equations < dof:
         yield Finding(
             "bad",
-            f"{equations} equations for {dof} degrees of freedom: take at least {2 * dof}, or a "
-            "smaller rank.",
+            f"{equations} equations for {dof} degrees of freedom: take at least {2 * dof}, or "
+            "use a smaller rank.",
         )
     elif per < PLENTY:
         yield Finding(
-            "note", f"{per:.1f} equations per degree of freedom are few: `lowtucker plan` says how "
-            "often that is enough"
+            "note", f"{per:.1f} equations per degree of freedom are few: `lowtucker plan` "
+            "estimates the recovery rate"
         )  # fmt: skip
     else:
-        yield Finding("good", f"{per:.1f} equations per degree of freedom: plenty, if they differ")
+        yield Finding(
+            "good", f"{per:.1f} equations per degree of freedom: enough, if they are independent"
+        )
     if equations >= entries:
         yield Finding(
-            "note", f"{equations} equations for {entries} entries: least squares alone would do"
+            "note", f"{equations} equations for {entries} entries: ordinary least squares suffices"
         )
 
 
 def _row_norms(A: MeasurementOperator) -> NumPyArray | None:
-    """Norms of the rows, where they do not cost an adjoint each."""
+    """Norms of the rows, unless each costs an adjoint and there are many."""
     own = type(A)._row_norms is not MeasurementOperator._row_norms
     return to_numpy(A.row_norms()) if own or A.m <= 1000 else None
 
@@ -254,13 +259,13 @@ def _rows_found(norms: NumPyArray | None) -> Iterator[Finding]:
         return
     zeros = int((norms == 0).sum())
     if zeros:
-        yield Finding("note", f"rows that are zero: {zeros}; leave them out")
+        yield Finding("note", f"zero rows: {zeros}; leave them out")
     positive = norms[norms > 0]
     if positive.size and positive.max() > UNEQUAL * positive.min():
         ratio = positive.max() / positive.min()
         yield Finding(
-            "note", f"row norms differ by a factor of {ratio:.3g}: unless the noise does too, "
-            "divide rows and y by them"
+            "note", f"row norms differ by a factor of {ratio:.3g}: unless the noise is "
+            "proportional to them, divide the rows and y by them"
         )  # fmt: skip
 
 
@@ -270,7 +275,7 @@ def _block_size(A: MeasurementOperator, rank: tuple[int, ...]) -> int:
 
 
 def _balance(found: Trip, norms: NumPyArray | None) -> Iterator[Finding]:
-    """Whether blocks are alike: StoTIHT draws them with equal probability."""
+    """Compare the energies of blocks: StoTIHT draws them with equal probability."""
     sizes = np.array(found.block_sizes)
     if len(sizes) == 1:
         return
@@ -294,26 +299,26 @@ def _isometry(found: Trip) -> Iterator[Finding]:
     least, usual = found.lowest / max(found.highest, 1e-300), found.usual
     if least <= 1e-12:
         yield Finding(
-            "note", "of some tensor of that rank nothing is measured (trip.lowest_witness): what "
-            "follows is about most tensors, not about all"
+            "note", "some tensor of that rank has measurements of zero (trip.lowest_witness): the "
+            "findings below hold for most tensors, not for all"
         )  # fmt: skip
     else:
         level: Level = "good" if least > FAINT else "note"
         yield Finding(
-            level, "the tensor of that rank that is measured least, of those found, has "
-            f"{least:.2g} of the energy of the one measured most"
+            level, "the smallest energy ||A(X)||^2 found for a tensor of that rank is "
+            f"{least:.2g} of the largest"
         )  # fmt: skip
     if not 0.5 <= usual <= 2:
         yield Finding(
-            "note", f"||A(X)||^2/m is about {usual:.3g} ||X||^2: steps of TIHT and StoTIHT are "
-            'in units of its inverse (step="auto" finds them)'
+            "note", f"||A(X)||^2/m is about {usual:.3g} ||X||^2: steps of TIHT and StoTIHT scale "
+            'with its inverse (step="auto" chooses them)'
         )  # fmt: skip
 
 
 def _designs(
     A: MeasurementOperator, rank: tuple[int, ...], found: Trip, seed: Seed
 ) -> tuple[NumPyArray | None, float | None, bool]:
-    """Extreme eigenvalues of D^* D and the noise's amplification at random tensors."""
+    """Extreme eigenvalues of D^* D, noise amplification, and whether D has full rank."""
     problem = _empty(A)
     pairs, worst, seen = [], 0.0, True
     for X in random_tensors(A, rank, POINTS, as_seed(seed)):
@@ -324,7 +329,7 @@ def _designs(
         if full_rank_margin(values) <= 1:
             seen = False
             continue
-        parts = problem.equations / problem.m  # noise of a complex measurement has two parts
+        parts = problem.equations / problem.m  # complex noise has a real and an imaginary part
         worst = max(worst, math.sqrt(found.usual / parts * float(np.sum(1 / values))))
     return np.array(pairs), worst if seen else None, seen
 
@@ -332,16 +337,16 @@ def _designs(
 def _identified(seen: bool, amplification: float | None) -> Iterator[Finding]:
     if not seen:
         yield Finding(
-            "bad", "the tangent design at random tensors has less than full rank: near each there "
-            "are others with the same measurements. Measure what these leave out, take more, or a "
-            "smaller rank."
+            "bad", "the tangent design at random tensors is rank-deficient: other tensors nearby "
+            "have the same measurements. Add measurements of what is missing, or use a smaller "
+            "rank."
         )  # fmt: skip
     elif amplification is not None:
         level: Level = "good" if amplification <= LOUD else "note"
-        said = f"1 % of noise in y becomes about {amplification:.2g} % in X"
+        text = f"1 % of noise in y becomes about {amplification:.2g} % in X"
         if amplification > DEAFENING:
-            said += ": parts of X are hardly measured. Take other measurements, or a smaller rank."
+            text += ": parts of X are barely measured. Use other measurements, or a smaller rank."
             level = "bad"
-        yield Finding(level, f"the tangent design has full rank; {said}")
+        yield Finding(level, f"the tangent design has full rank; {text}")
     else:
         yield Finding("good", "the tangent design has full rank")

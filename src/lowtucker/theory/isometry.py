@@ -1,4 +1,4 @@
-"""The tensor restricted isometry property: what can be said of delta, Definition 5.1."""
+"""Tensor restricted isometry property: bounds on delta of Definition 5.1."""
 
 from __future__ import annotations
 
@@ -29,35 +29,44 @@ from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Scaled", "Trip", "block_norms", "block_slices", "random_tensors", "trip", "within"]
+__all__ = [
+    "Scaled",
+    "Trip",
+    "as_accepted",
+    "block_norms",
+    "block_slices",
+    "random_tensors",
+    "trip",
+    "within",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 
-# Blocks whose worst tensors are looked for: those of the largest norms
+# Number of blocks, of largest norm, that are searched for extreme tensors
 SEARCHED = 4
-# Tensors with one entry that are tried too: sampled entries miss most of them
+# Number of tensors with a single nonzero entry to try: sampled entries miss most of them
 SPIKES = 64
-# Numbers of tensors that are measured at a time
+# Entries of the tensors that are measured at a time
 CHUNK_NUMBERS = 1 << 22
-# Coordinates of a tangent space up to which its gram matrix is decomposed, and products otherwise
+# Tangent dimension up to which the Gram matrix is decomposed; dimension of the Krylov space above
 GRAM, KRYLOV = 1500, 12
-# Powers of two beyond which the squares of measurements, and of these, would overflow or vanish
+# Exponents of two beyond which fourth powers of measurements would overflow or underflow
 EXTREME = 200
 # Entries of a tensor up to which the smallest singular value of A is computed
 SMALL = 2000
 
 
 class Scaled(NamedTuple):
-    """The isometry constant of c A, with the c for which it is smallest.
+    """Isometry constant of c A for the c that minimises it.
 
     Attributes
     ----------
     scale_squared : float
-        c^2. A step for c A is a step for A divided by it.
+        c^2. A step for A, divided by it, is a step for c A.
     delta : float
-        At least so much, whatever the scale.
+        Lower bound for every scale.
     delta_sampled : float
-        What random tensors see of c A, with a c of their own; no bound.
+        Quantile over random tensors, with the c that suits them; not a bound.
     """
 
     scale_squared: float
@@ -67,7 +76,7 @@ class Scaled(NamedTuple):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Trip:
-    r"""What is known of :math:`\delta_r` of Definition 5.1.
+    r"""Bounds on :math:`\delta_r` of Definition 5.1.
 
     With :math:`q(X) = \frac1m \|\mathcal{A}(X)\|^2 / \|X\|_F^2`, and :math:`q_i` of block i,
     :math:`\delta_r = \max(1 - \min q,\ \max_i \max q_i - 1)` over tensors of rank at most r.
@@ -78,19 +87,19 @@ class Trip:
     m : int
     block_sizes : tuple of int
     lowest, highest : float
-        The smallest q and the largest :math:`q_i` that were found.
+        The smallest q and the largest :math:`q_i` found.
     lowest_witness, highest_witness : TuckerTensor
-        Tensors of norm 1 that have them.
+        Tensors of norm 1 that attain them.
     highest_block : int
-        The block i.
+        The block i of ``highest``.
     sampled : array, shape (samples, 2)
         q and :math:`\max_i q_i` of random tensors.
     quantile : float
     floor : float
-        :math:`\sigma_{\min}(\mathcal{A})^2 / m`, below which no q is; 0 where there are fewer
+        :math:`\sigma_{\min}(\mathcal{A})^2 / m`, a lower bound on q; 0 if there are fewer
         measurements than entries, or more than 2000 entries.
     block_norms : array, shape (M,)
-        :math:`L_i = \|\mathcal{A}_{b_i}\|^2 / b_i`, above which no :math:`q_i` is.
+        :math:`L_i = \|\mathcal{A}_{b_i}\|^2 / b_i`, an upper bound on :math:`q_i`.
     """
 
     shape: tuple[int, ...]
@@ -109,12 +118,12 @@ class Trip:
 
     @property
     def delta_at_least(self) -> float:
-        """Certified lower bound: the witnesses have it."""
+        """Certified lower bound on delta, attained by the witnesses."""
         return max(1 - self.lowest, self.highest - 1, 0.0)
 
     @property
     def delta_sampled(self) -> float:
-        """Quantile over random tensors: what most of them see. No bound."""
+        """Quantile of delta over random tensors; not a bound."""
         return self._seen(1.0)
 
     def _seen(self, scale_squared: float) -> float:
@@ -123,7 +132,7 @@ class Trip:
 
     @property
     def delta_at_most(self) -> float:
-        """Certified upper bound: from the norms of A and its blocks."""
+        """Certified upper bound on delta, from the norms of A and its blocks."""
         return max(1 - self.floor, float(self.block_norms.max()) - 1, 0.0)
 
     @property
@@ -133,7 +142,7 @@ class Trip:
 
     @property
     def scaled(self) -> Scaled:
-        """What is left of delta when A is multiplied by the best number."""
+        """Isometry constant after scaling A by the best factor."""
         total = self.lowest + self.highest
         if not (total > 0 and self.usual > 0):
             return Scaled(1.0, 1.0, 1.0)
@@ -152,12 +161,12 @@ class Trip:
             f"TRIP of {self.m} measurements, {shape} tensors of rank {self.rank}\n"
             f"  delta >= {self.delta_at_least:<8.4g} certified by witnesses: ||A(X)||^2/m is "
             f"{self.lowest:.4g} for one, and {self.highest:.4g} for another, by the rows {where}\n"
-            f"  delta ~  {self.delta_sampled:<8.4g} seen by {self.quantile:.0%} of "
-            f"{len(self.sampled)} random tensors: no bound\n"
+            f"  delta ~  {self.delta_sampled:<8.4g} holds for {self.quantile:.0%} of "
+            f"{len(self.sampled)} random tensors: not a bound\n"
             f"  delta <= {self.delta_at_most:<8.4g} certified by norms: ||A_b||^2/b at most "
             f"{self.block_norms.max():.4g}, lower bound on ||A(X)||^2/m: {floor}\n"
             f"  for A times {scale**0.5:.4g}, the best scale: delta >= {delta:.4g}; random tensors "
-            f"at their own best scale see {seen:.4g}"
+            f"at the scale that suits them: {seen:.4g}"
         )
 
     __repr__ = __str__
@@ -174,32 +183,32 @@ def trip(
     iterations: int = 30,
     seed: Seed = 0,
 ) -> Trip:
-    r"""Bounds on the isometry constant :math:`\delta_r` of Definition 5.1.
+    r"""Bound the isometry constant :math:`\delta_r` of Definition 5.1.
 
     .. math::
 
         \tfrac1m \|\mathcal{A}(X)\|^2 \ge (1-\delta_r) \|X\|_F^2 \quad (5.1), \qquad
         \tfrac1b \|\mathcal{A}_{b_i}(X)\|^2 \le (1+\delta_r) \|X\|_F^2 \quad (5.2)
 
-    for all X of rank at most r. To compute it is hard; what is given is a lower bound with
-    tensors that prove it, an upper bound from norms, and what random tensors see.
+    for all X of rank at most r. Computing it is hard. This function returns a lower bound with
+    tensors that attain it, an upper bound from norms, and the values for random tensors.
 
     Parameters
     ----------
     A : MeasurementOperator, or array of shape (m, n_1, ..., n_d)
     rank : tuple of int
-        The theorem asks for 3r; a rank beyond the shape is cut to it.
+        The theorem needs 3r; a rank that exceeds the shape is reduced to it.
     blocks : int or BlockSampler, optional
-        The block size b, or a sampler such as ``Partition(b)``; A is its only block otherwise.
+        The block size b, or a sampler such as ``Partition(b)``; by default A is the only block.
     starts : int
-        Tensors from which the worst ones are looked for, for A and for each of the (at most four)
-        blocks of largest norm.
+        Number of starts of the search for extreme tensors, for A and for each of the (at most
+        four) blocks of largest norm.
     samples : int
-        Random tensors: Gaussian cores, uniform factors.
+        Number of random tensors, with Gaussian cores and uniform factors.
     quantile : float
-        Of what these see.
+        Quantile over the random tensors that ``delta_sampled`` reports.
     iterations : int
-        Most steps from a start.
+        Maximum number of steps from a start.
     seed : int
 
     Returns
@@ -208,13 +217,13 @@ def trip(
 
     Notes
     -----
-    From a start X, the tangent vector at X with the extreme quotient (an eigenvector of the gram
-    matrix of the tangent design) is brought back to rank r, or as much of the way to it as makes
-    the quotient worse: a projected power iteration that takes the whole tangent space at a time.
+    From a start X, the tangent vector at X with the extreme quotient (an eigenvector of the Gram
+    matrix of the tangent design) is retracted to rank r, with a step short enough to make the
+    quotient more extreme: a projected power iteration over the whole tangent space.
 
-    Cost: ``samples / chunk`` passes for the random tensors (a stack is measured at once where the
-    operator can), some tens of passes for each norm, and for each start up to ``iterations``
-    tangent designs, with dof^2 numbers (above 1500 degrees of freedom, by products alone).
+    Cost: ``samples / chunk`` passes over A for the random tensors (measured in batches if the
+    operator supports them), tens of passes for each norm, and for each start up to ``iterations``
+    tangent designs, with dof^2 numbers (above 1500 degrees of freedom, by products only).
 
     Examples
     --------
@@ -223,20 +232,22 @@ def trip(
     >>> found = lt.theory.trip(A, (1, 2, 2), blocks=60, starts=3)
     >>> found.delta_sampled < found.delta_at_least < found.delta_at_most
     True
-    >>> X = found.lowest_witness  # anyone can check it
+    >>> X = found.lowest_witness  # the bound can be verified
     >>> q = float((A.forward(X) ** 2).sum()) / 120
     >>> abs(q - found.lowest) < 1e-12
     True
     """
     A = as_operator(A)
     if A.batch_shape:
-        raise ValueError(f"A must be one operator, got a stack of {A.batch_shape}. Take A.select.")
+        raise ValueError(
+            f"A must be a single operator, got a batch of {A.batch_shape}. Try A.select."
+        )
     rank = within(rank, A.shape)
     power = exponent_of(A)
     if abs(power) > EXTREME:
         raise ValueError(
-            f"A takes a tensor of norm 1 to measurements of norm 2^{power}, whose squares are no "
-            "numbers. Give A in other units: lowtucker.scale(A, number)."
+            f"A maps a tensor of norm 1 to measurements of norm 2^{power}, whose squares overflow "
+            "or underflow. Rescale A: lowtucker.scale(A, number)."
         )
     rows = block_slices(blocks, A.m)
     starts, samples = as_integer(starts, "starts"), as_integer(samples, "samples")
@@ -245,7 +256,7 @@ def trip(
     if quantile > 1:
         raise ValueError(f"quantile must be between 0 and 1, got {quantile:g}. Try 0.95.")
     if rank == A.shape:
-        starts = 1  # the tangent space is all there is: one step finds the extremes
+        starts = 1  # the tangent space is the whole space: one step finds the extremes
     number, trial = as_seed(seed)
     pool = [*random_tensors(A, rank, samples, (number, trial)), *_spikes(A, rank, number)]
     seen = _quotients(A, pool, rows)
@@ -278,10 +289,10 @@ def trip(
 
 
 def block_slices(blocks: Any, m: int) -> list[slice]:
-    """Rows of each block: contiguous, the last one shorter where b does not divide m."""
+    """Return the rows of each block: contiguous, the last shorter if b does not divide m."""
     if isinstance(blocks, RandomRows):
         raise ValueError(
-            "blocks must be fixed: RandomRows draws any rows, and delta would be over all subsets. "
+            "blocks must be fixed: RandomRows draws any subset of rows. "
             "Try lowtucker.Partition(block_size)."
         )
     b = blocks.block_size if isinstance(blocks, BlockSampler) else blocks
@@ -290,12 +301,12 @@ def block_slices(blocks: Any, m: int) -> list[slice]:
 
 
 def block_norms(A: MeasurementOperator, rows: list[slice]) -> NumPyArray:
-    """L_i = ||A_{b_i}||^2 / b_i of each block. Some tens of passes."""
+    """Return L_i = ||A_{b_i}||^2 / b_i of each block. Tens of passes over A."""
     return np.array([operator_norm(_block(A, one)) ** 2 / (one.stop - one.start) for one in rows])
 
 
 def _ordinal(k: int) -> str:
-    """Place of the k-th, counted from 0, as people count."""
+    """Format the 0-based index k as an ordinal number: 0 is "1st"."""
     ending = {1: "st", 2: "nd", 3: "rd"}.get((k + 1) % 10 if (k + 1) // 10 % 10 != 1 else 0, "th")
     return f"{k + 1}{ending}"
 
@@ -306,7 +317,7 @@ class _Found(NamedTuple):
 
 
 def within(rank: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Rank cut to the shape, and to what is attainable."""
+    """Return the rank reduced to the shape, and to an attainable one."""
     rank = check_rank(rank, warn=False)
     if len(rank) == len(shape):
         rank = tuple(min(r, n) for r, n in zip(rank, shape, strict=True))
@@ -320,14 +331,16 @@ def _block(A: MeasurementOperator, rows: slice) -> MeasurementOperator:
 def random_tensors(
     A: MeasurementOperator, rank: tuple[int, ...], count: int, seed: tuple[int, int]
 ) -> Iterator[TuckerTensor]:
-    """Random tensors of norm 1, of the kind and precision that A takes."""
+    """Yield random tensors of norm 1, of the array kind and dtype of A."""
     dtype = np.float64 if A.dtype is None else to_numpy(_zeros(A, ())).dtype
     for k in range(count):
-        yield _unit(_on(A, random_tucker(A.shape, rank, (seed[0], seed[1] + k), dtype=dtype)))
+        yield _unit(
+            as_accepted(A, random_tucker(A.shape, rank, (seed[0], seed[1] + k), dtype=dtype))
+        )
 
 
 def _spikes(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> Iterator[TuckerTensor]:
-    """Tensors with one entry, as tensors of that rank: their other factors are unit vectors too."""
+    """Yield tensors with one nonzero entry, with unit vectors as factor columns."""
     rng = generator(seed, Stream.PROBE)
     core = np.zeros(rank)
     core[(0,) * len(rank)] = 1
@@ -336,11 +349,11 @@ def _spikes(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> Iterato
         factors = [np.zeros((n, r)) for n, r in zip(A.shape, rank, strict=True)]
         for U, where in zip(factors, columns, strict=True):
             U[where, np.arange(len(where))] = 1
-        yield _on(A, TuckerTensor.trusted(core, factors))
+        yield as_accepted(A, TuckerTensor.trusted(core, factors))
 
 
 def _spectral(A: MeasurementOperator, rank: tuple[int, ...], seed: int) -> TuckerTensor:
-    """Truncated adjoint of random measurements: it leans towards what A sees most of."""
+    """Truncated adjoint of random measurements: favours tensors with large measurements."""
     example = A.forward(_zeros(A, A.shape))
     draws = generator(seed, Stream.PROBE).standard_normal(A.m)
     X = A.spectral_start(like(draws, example, example.dtype), rank)
@@ -351,8 +364,8 @@ def _zeros(A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
     return like(np.zeros(shape), A.prototype, A.dtype)
 
 
-def _on(A: MeasurementOperator, X: TuckerTensor) -> TuckerTensor:
-    """Tensor as arrays of the kind that A takes."""
+def as_accepted(A: MeasurementOperator, X: TuckerTensor) -> TuckerTensor:
+    """Convert a tensor to the array kind and dtype of A."""
     parts = [like(part, A.prototype, A.dtype) for part in (X.core, *X.factors)]
     return TuckerTensor.trusted(parts[0], parts[1:])
 
@@ -362,7 +375,7 @@ def _unit(X: TuckerTensor) -> TuckerTensor:
 
 
 def _quotients(A: MeasurementOperator, tensors: list[TuckerTensor], rows: list[slice]) -> Any:
-    """Quotients of tensors of norm 1: of A in the first column, of each block in the others."""
+    """Quotients of tensors of norm 1: for A in the first column, for the blocks in the others."""
     sizes = np.array([one.stop - one.start for one in rows])
     starts = [one.start for one in rows]
     table = []
@@ -373,7 +386,7 @@ def _quotients(A: MeasurementOperator, tensors: list[TuckerTensor], rows: list[s
 
 
 def _measured(A: MeasurementOperator, tensors: list[TuckerTensor]) -> Iterator[NumPyArray]:
-    """Measurements of tensors, as stacks where the operator reads its rows once for a stack."""
+    """Yield the measurements of tensors, in batches if the operator supports them."""
     if not A.traits.supports_batch:
         for X in tensors:
             yield to_numpy(A.forward(X))[None]
@@ -387,14 +400,14 @@ def _measured(A: MeasurementOperator, tensors: list[TuckerTensor]) -> Iterator[N
 def _best(
     pool: list[TuckerTensor], quotients: NumPyArray, count: int, sign: int
 ) -> list[TuckerTensor]:
-    """Those of the pool with the most extreme quotients."""
+    """Return the tensors of the pool with the most extreme quotients."""
     return [pool[k] for k in np.argsort(-sign * quotients, kind="stable")[:count]]
 
 
 def _extreme(
     A: MeasurementOperator, starts: list[TuckerTensor], sign: int, iterations: int
 ) -> _Found:
-    """Tensor with the largest quotient (sign 1) or the smallest (-1) that the starts lead to."""
+    """Find the tensor with the largest (sign 1) or smallest (-1) quotient from the starts."""
     found = [_climb(A, X, sign, iterations) for X in starts]
     return max(found, key=lambda one: sign * one.quotient)
 
@@ -404,7 +417,7 @@ def _quotient(A: MeasurementOperator, X: TuckerTensor) -> float:
 
 
 def _climb(A: MeasurementOperator, X: TuckerTensor, sign: int, iterations: int) -> _Found:
-    """Go to the best tangent vector, brought back to the rank, while that makes it better."""
+    """Iterate :func:`_step` while the quotient becomes more extreme."""
     best = _Found(_quotient(A, X), X)
     for _ in range(iterations):
         better = _step(A, best, sign)
@@ -417,13 +430,13 @@ def _climb(A: MeasurementOperator, X: TuckerTensor, sign: int, iterations: int) 
 
 
 def _step(A: MeasurementOperator, here: _Found, sign: int) -> _Found | None:
-    """Next tensor on the way; None where there is no better one."""
+    """Return the next tensor, or None if no step makes the quotient more extreme."""
     T = TangentSpace(here.X)
     design, now = A.tangent(T), to_numpy(T.here)
     small = A.traits.has_fast_tangent and T.dof <= GRAM
     c = _from_gram(design, A, sign) if small else _from_products(design, now, sign)
     inner = np.vdot(c, now)
-    c = c * (inner / abs(inner) if inner else 1)  # the sign of an eigenvector means nothing
+    c = c * (inner / abs(inner) if inner else 1)  # an eigenvector has no sign
     way = c - now
     for _ in range(8):
         X = T.retract(like(way, T.X.core, T.X.core.dtype))
@@ -439,7 +452,7 @@ def _step(A: MeasurementOperator, here: _Found, sign: int) -> _Found | None:
 def _from_gram(design: TangentDesign, A: MeasurementOperator, sign: int) -> NumPyArray:
     """Extreme eigenvector of D^* D. One tangent design.
 
-    From all eigenvectors: asked for one alone, LAPACK may give none of a multiple of the identity.
+    Computes all eigenvectors: a LAPACK driver for one may fail for a multiple of the identity.
     """
     y = A.forward(_zeros(A, A.shape))
     gram = to_numpy(design.normal_equations(y).gram)
@@ -447,7 +460,7 @@ def _from_gram(design: TangentDesign, A: MeasurementOperator, sign: int) -> NumP
 
 
 def _from_products(design: TangentDesign, now: NumPyArray, sign: int) -> NumPyArray:
-    """Extreme vector of the Krylov space of D^* D from X: so many forwards and adjoints."""
+    """Extreme Ritz vector of D^* D in the Krylov space of X: KRYLOV forwards and adjoints."""
     core = design.T.X.core
     V = [now / np.linalg.norm(now)]
     images: list[NumPyArray] = []
@@ -457,7 +470,7 @@ def _from_products(design: TangentDesign, now: NumPyArray, sign: int) -> NumPyAr
         if len(V) == KRYLOV:
             break
         w = images[-1]
-        for _ in range(2):  # once leaves rounding error along the others
+        for _ in range(2):  # one pass leaves rounding error along the basis
             w = w - np.stack(V, axis=1) @ (np.conj(np.stack(V)) @ w)
         length = np.linalg.norm(w)
         if length <= 100 * eps(core) * np.linalg.norm(images[-1]):
@@ -470,7 +483,7 @@ def _from_products(design: TangentDesign, now: NumPyArray, sign: int) -> NumPyAr
 
 
 def _floor(A: MeasurementOperator) -> float:
-    """Smallest singular value of A, squared, over m: no tensor at all has a smaller quotient."""
+    """Square of the smallest singular value of A, over m: a lower bound on all quotients."""
     N = size(A.shape)
     if N > SMALL:
         return 0.0
@@ -481,4 +494,5 @@ def _floor(A: MeasurementOperator) -> float:
     if columns.shape[-1] < N:
         return 0.0
     values = np.linalg.eigvalsh(columns @ np.conj(columns.T)) / A.m
-    return max(0.0, float(values[0] - 10 * N * eps(columns) * values[-1]))  # certified: rounding
+    rounding = 10 * N * eps(columns) * values[-1]
+    return max(0.0, float(values[0] - rounding))

@@ -1,4 +1,4 @@
-"""How far a truncation is from the best one: eta of equation (3.6), proven and measured."""
+"""Quasi-optimality eta of truncations, equation (3.6): proven and measured."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class Eta(NamedTuple):
     Attributes
     ----------
     proven : float
-        Holds for every tensor.
+        Bound that holds for every tensor.
     measured : float or None
-        The ratio for one tensor, against the best approximation that was found: at most the true
-        ratio, and equal to it where that approximation is the best there is.
+        The ratio for one tensor, relative to the best approximation found: at most the true
+        ratio, and equal to it if that approximation is optimal.
     best : TuckerTensor or None
-        That approximation.
+        The best approximation found.
     """
 
     proven: float
@@ -39,8 +39,8 @@ class Eta(NamedTuple):
 def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Seed = 0) -> Eta:
     r"""Quasi-optimality :math:`\eta` of equation (3.6), proven and, for a tensor, measured.
 
-    Proven is :math:`\sqrt d` for the truncated HOSVD, the sequentially truncated one and HOOI, and
-    1 for matrices. The paper quotes :math:`\sqrt{2d-3}`, :math:`\sqrt{2d-2}` and
+    The proven bound is :math:`\sqrt d` for the truncated HOSVD, the sequentially truncated HOSVD
+    and HOOI, and 1 for matrices. The paper quotes :math:`\sqrt{2d-3}`, :math:`\sqrt{2d-2}` and
     :math:`(2+\sqrt 2)\sqrt d`, which belong to hierarchical formats.
 
     Parameters
@@ -48,10 +48,10 @@ def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Se
     thresholding : Thresholding
         Such as ``lowtucker.HOSVD((3, 3, 3))``.
     Z : array, shape (n_1, ..., n_d), or TuckerTensor, optional
-        The tensor to measure it for.
+        The tensor to measure the ratio for.
     starts : int
-        HOOI starts from what the thresholding gives, from the HOSVD, and from so many random
-        subspaces; the best of all counts as the best approximation.
+        Number of random subspaces from which HOOI starts, besides the HOSVD. The best of these
+        and the output of the thresholding counts as the best approximation.
     seed : int
 
     Notes
@@ -89,6 +89,6 @@ def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Se
         tried.append(hooi(Z, rank, start=start, warn=False))
     errors = [float(np.linalg.norm(to_numpy(X.full()) - Z)) for X in tried]
     best = int(np.argmin(errors))
-    # Z of that rank: all are rounding errors, and the ratio of two of them says nothing
+    # Z has that rank: all errors are rounding errors, and their ratio is meaningless
     exact = errors[0] <= 100 * np.finfo(Z.dtype).eps * len(rank)
     return Eta(proven, 1.0 if exact else errors[0] / errors[best], tried[best] * scale)

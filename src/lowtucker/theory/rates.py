@@ -19,7 +19,7 @@ from lowtucker.tensor.unfolding import unfold
 __all__ = ["Contraction", "Source", "Version", "best_step", "contraction"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Steps whose squares are numbers
+# Largest step whose square does not overflow
 LONGEST = 1e100
 Version = Literal["paper", "repaired"]
 Source = Literal["given", "at most", "at least", "sampled"]
@@ -39,17 +39,17 @@ class Contraction:
     eta : float
         Quasi-optimality of the thresholding, equation (3.6).
     n_blocks : int
-        M, so many iterations are an epoch.
+        M, the number of iterations per epoch.
     rho_plus, rho_minus, alpha : float
         :math:`\rho^+, \rho^-, \alpha` of the theorem.
     lipschitz : float or None
         :math:`L = \max_i w_i L_i`, which bounds the unprojected gradient; not in the paper.
     kappa, sigma : float
     source : "given", "at most", "at least" or "sampled"
-        What delta is: only a given one, or an upper bound, can prove anything.
+        Origin of delta: only a given value or an upper bound gives a guarantee.
     scale_squared : float
-        The constants are those of c A with this c^2, and the step divided by it:
-        ``contraction(delta, step / scale_squared, ...)`` gives them again.
+        The square of the scale c. The constants are those of c A, with the step divided by
+        c^2: ``contraction(delta, step / scale_squared, ...)`` reproduces them.
     """
 
     version: Version
@@ -68,12 +68,12 @@ class Contraction:
 
     @property
     def contracts(self) -> bool:
-        """Whether the bound falls: kappa < 1."""
+        """Whether the bound decreases: kappa < 1."""
         return self.kappa < 1
 
     @property
     def proves(self) -> bool:
-        """Whether that is a guarantee: kappa < 1 with a delta that is not too small."""
+        """Whether this is a guarantee: kappa < 1, with a given delta or an upper bound on it."""
         return self.contracts and self.source in ("given", "at most")
 
     def error_bound(self, t: Any, error: float) -> Any:
@@ -113,9 +113,9 @@ class Contraction:
         return bound if steps.ndim else float(bound)
 
     def __str__(self) -> str:
-        verdict = "the theorem promises nothing"
+        verdict = "no guarantee"
         if self.contracts:
-            verdict = "the error falls" if self.proves else "no promise: delta may be larger"
+            verdict = "the error decreases" if self.proves else "no guarantee: delta may be larger"
         size = "" if self.lipschitz is None else f", L = {self.lipschitz:.4g}"
         source = "" if self.source == "given" else f" ({self.source})"
         scale = "" if self.scale_squared == 1 else f", for A times {self.scale_squared**0.5:.4g}"
@@ -154,9 +154,9 @@ def contraction(
 
     which is never below :math:`\sqrt 2`: the first radicand is least at :math:`\mu = 1/\alpha`,
     where it is :math:`1 - \rho^-/\alpha`, and :math:`\alpha \ge \rho^+ \ge 2 \rho^-`. So the
-    theorem as printed promises nothing.
+    theorem as printed guarantees nothing.
 
-    ``version="repaired"`` is what can be proved: the losses are quadratic, so
+    ``version="repaired"`` is a bound that can be proved: the losses are quadratic, so
     :math:`\rho^+ = 1+\delta`, and the unprojected gradient is bounded by the norms of the blocks,
     :math:`L_i = \|\mathcal{A}_{b_i}\|^2 / b_i`, :math:`L = \max_i w_i L_i`, in place of (5.6),
 
@@ -176,20 +176,20 @@ def contraction(
     p : M numbers, optional
         Probabilities of the blocks; uniform by default.
     n_blocks : int, optional
-        M; as many as p has, or else 1, which is TIHT.
+        M; by default the length of p, or 1, which is TIHT.
     eta : float
-        Of the thresholding, equation (3.6); see :func:`eta`.
+        Quasi-optimality of the thresholding, equation (3.6); see :func:`eta`.
     version : "repaired" or "paper"
     block_norms : M numbers, optional
-        :math:`L_i`; the repaired version needs them where eta > 1.
+        :math:`L_i`; required by the repaired version if eta > 1.
     gradients : M arrays, optional
         :math:`\nabla f_i(X^*)`, for sigma. Without noise they are zero, and so is sigma.
     rank : tuple of int, optional
-        That of :math:`X^*`. It sharpens sigma: :math:`\|P_U g\|^2` is then at most the energy of
-        the :math:`3 r_k` largest singular values of :math:`g_{(k)}`, for each k and whatever
-        :math:`U^t` is. Without it, :math:`\|g\|^2`.
+        Rank of :math:`X^*`. It sharpens sigma: :math:`\|P_U g\|^2` is then at most the energy of
+        the :math:`3 r_k` largest singular values of :math:`g_{(k)}`, for each k and any
+        :math:`U^t`. Without it, the bound is :math:`\|g\|^2`.
     block_sizes : M numbers, optional
-        :math:`b_i`, where b does not divide m: then :math:`w_i = b_i/(m\,p(i))`.
+        :math:`b_i`, if b does not divide m: then :math:`w_i = b_i/(m\,p(i))`.
 
     Returns
     -------
@@ -198,16 +198,16 @@ def contraction(
     Examples
     --------
     >>> print(contraction(delta=0.05, step=0.9))
-    Theorem 5.1, repaired: kappa = 0.626 (the error falls), sigma = 0
+    Theorem 5.1, repaired: kappa = 0.626 (the error decreases), sigma = 0
       delta_3r = 0.05, step = 0.9, eta = 1, M = 1
       rho+ = 1.05, rho- = 0.95, alpha = 1.05
-    >>> round(contraction(delta=0.0, step=0.5, version="paper").kappa, 4)  # the least there is
+    >>> round(contraction(delta=0.0, step=0.5, version="paper").kappa, 4)  # the minimum
     1.4142
     """
     step = as_number(step, "step", positive=True)
     if step > LONGEST:
         raise ValueError(
-            f"step must be at most {LONGEST:g}, got {step:g}: nothing contracts there."
+            f"step must be at most {LONGEST:g}, got {step:g}: larger steps do not contract."
         )
     setting = _Setting.checked(delta, p, n_blocks, eta, version, block_norms, block_sizes)
     sigma = 0.0 if gradients is None else setting.sigma(step, gradients, rank)
@@ -236,7 +236,7 @@ def best_step(
     *,
     block_sizes: Any = None,
 ) -> float:
-    r"""Step with the least :math:`\kappa`: :math:`1/\alpha` for eta = 1.
+    r"""Return the step with the smallest :math:`\kappa`: :math:`1/\alpha` for eta = 1.
 
     Parameters
     ----------
@@ -256,7 +256,7 @@ def best_step(
         return 1 / setting.alpha
     from scipy.optimize import minimize_scalar
 
-    # both roots are convex in the step, with their least values at 1/alpha and 1/L (or below)
+    # both roots are convex in the step, with minima at 1/alpha and 1/L (or below)
     largest = 1 / min(setting.alpha, setting.lipschitz or math.inf)
     found = minimize_scalar(
         setting.kappa, bounds=(0, largest), method="bounded", options={"xatol": 1e-10 * largest}
@@ -266,7 +266,7 @@ def best_step(
 
 @dataclass(frozen=True)
 class _Setting:
-    """All that kappa depends on but the step."""
+    """The parameters of kappa other than the step."""
 
     version: Version
     delta: float
@@ -283,8 +283,8 @@ class _Setting:
         delta, eta = as_number(delta, "delta", 0), as_number(eta, "eta", 1)
         if delta > 1:
             raise ValueError(
-                f"delta must be between 0 and 1, got {delta:.4g}: above 1 the measurements may see "
-                "nothing of some tensors. Scale A first: trip(A, rank).scaled has the best scale."
+                f"delta must be between 0 and 1, got {delta:.4g}: above 1 some tensors may have "
+                "measurements of zero. Scale A first: trip(A, rank).scaled has the best scale."
             )
         if version not in get_args(Version):
             raise ValueError(f'version must be "paper" or "repaired", got {version!r}.')
@@ -302,13 +302,13 @@ class _Setting:
             if largest < (1 - delta) * (1 - 1e-9):
                 raise ValueError(
                     f"block_norms are too small for delta = {delta:.4g}: L = {largest:.4g}, but "
-                    f"||A(X)||^2/m is at least 1 - delta. They are ||A_b||^2 / b."
+                    f"||A(X)||^2/m is at least 1 - delta. Give ||A_b||^2 / b."
                 )
         elif eta > 1 and version == "repaired":
             raise ValueError(
                 f"block_norms is needed for eta = {eta:.4g} > 1: the theorem then needs a bound on "
-                "the whole gradient, which TRIP does not give. Try trip(A, rank, blocks)"
-                '.block_norms; version="paper" takes the unproved (5.6) instead.'
+                "the full gradient, which the TRIP does not give. Try trip(A, rank, blocks)"
+                '.block_norms; version="paper" uses the unproved (5.6) instead.'
             )
         return cls(version, delta, eta, p, weights, largest)
 
@@ -325,7 +325,7 @@ class _Setting:
         return float(self.weights.max()) * self.rho_plus
 
     def kappa(self, step: float) -> float:
-        """Evaluate the formula."""
+        """Evaluate kappa at a step."""
         if self.version == "paper":
             first = 1 - (2 - step * self.alpha) * step * self.rho_minus
             second = 1 + step**2 * self.alpha * self.rho_plus - 2 * step * self.rho_minus
@@ -341,7 +341,7 @@ class _Setting:
         return 1 + slope * (self.rho_minus if slope <= 0 else self.rho_plus)
 
     def sigma(self, step: float, gradients: Sequence[Any], rank: Any) -> float:
-        """Evaluate the tolerance at the gradients of the blocks at X*."""
+        """Evaluate sigma for the gradients of the blocks at X*."""
         M = len(self.p)
         try:
             arrays = [np.asarray(to_numpy(g)) for g in gradients]
@@ -365,7 +365,7 @@ class _Setting:
 
 
 def _largest_projection(g: NumPyArray, rank: tuple[int, ...]) -> float:
-    """Bound on ||P_U g|| for all U that three tensors of that rank span."""
+    """Bound on ||P_U g|| over all U spanned by three tensors of that rank."""
     energies = [
         np.linalg.norm(np.linalg.svd(unfold(g, k), compute_uv=False)[: 3 * r])
         for k, r in enumerate(rank)
@@ -374,7 +374,7 @@ def _largest_projection(g: NumPyArray, rank: tuple[int, ...]) -> float:
 
 
 def _positive(values: Any, name: str, count: int) -> NumPyArray:
-    """Check one positive number for each block."""
+    """Check an array of one positive number per block."""
     try:
         array = np.asarray(to_numpy(values), dtype=float)
     except (TypeError, ValueError):
