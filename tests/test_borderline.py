@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from lowtucker.recovery import diagnosis
 from lowtucker.recovery.fit import noise_floor
 from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
 from lowtucker.solvers.noise import structure
@@ -29,14 +30,14 @@ def test_a_clear_result_is_not_borderline():
 @pytest.mark.parametrize(("limit", "success"), [(1.1, True), (1 / 1.1, False)])
 def test_an_estimate_close_to_the_limit(monkeypatch, limit, success):
     estimate = lt.recover(A, NOISY, RANK).error_estimate
-    monkeypatch.setattr(recover, "HOPELESS", limit * estimate)
+    monkeypatch.setattr(diagnosis, "HOPELESS", limit * estimate)
     result = lt.recover(A, NOISY, RANK)
     assert result.success == success
     (remark,) = result.borderline
     assert remark.startswith("The estimated error, ")
     assert f"borderline  {remark}" in repr(result)
     assert f"Borderline: {remark}" in result.advice
-    monkeypatch.setattr(recover, "HOPELESS", limit**10 * estimate)
+    monkeypatch.setattr(diagnosis, "HOPELESS", limit**10 * estimate)
     assert lt.recover(A, NOISY, RANK).borderline == ()
 
 
@@ -44,7 +45,7 @@ def test_an_estimate_close_to_the_limit(monkeypatch, limit, success):
 def test_a_residual_whose_structure_is_close_to_that_of_noise(monkeypatch, limit, success):
     result = lt.recover(A, NOISY, RANK, solver="rgn")
     found = structure(lt.Problem(A, NOISY), NOISY - A.forward(result.X), result.degrees_of_freedom)
-    monkeypatch.setattr(recover, "STRUCTURE", limit * found)
+    monkeypatch.setattr(diagnosis, "STRUCTURE", limit * found)
     result = lt.recover(A, NOISY, RANK, solver="rgn")
     assert result.status is (lt.Status.NOISE_FLOOR if success else lt.Status.STALLED)
     (remark,) = result.borderline
@@ -147,7 +148,7 @@ def test_the_rank_of_a_signal_at_the_size_of_the_noise_is_borderline():
 
 def test_remarks_are_kept_in_files(tmp_path, monkeypatch):
     estimate = lt.recover(A, NOISY, RANK).error_estimate
-    monkeypatch.setattr(recover, "HOPELESS", 1.1 * estimate)
+    monkeypatch.setattr(diagnosis, "HOPELESS", 1.1 * estimate)
     result = lt.recover(A, NOISY, RANK)
     result.save(tmp_path / "x.npz")
     assert lt.load(tmp_path / "x.npz").borderline == result.borderline != ()
@@ -164,7 +165,7 @@ def test_a_residual_close_to_the_most_that_is_taken_for_noise(monkeypatch, limit
     clear = lt.recover(B, y, RANK)
     assert clear.status is lt.Status.NOISE_FLOOR
     assert clear.borderline == ()
-    monkeypatch.setattr(recover, "CLEAR", limit * clear.residual)
+    monkeypatch.setattr(diagnosis, "CLEAR", limit * clear.residual)
     result = lt.recover(B, y, RANK)
     assert result.success == success
     assert "the most that is taken for noise" in result.borderline[0]

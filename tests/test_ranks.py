@@ -687,7 +687,7 @@ def test_directions_that_are_missed_stay():
 
 def test_what_is_below_the_tolerance_is_not_missed():
     X, held, how = candidates(noise=0.0)
-    found = _Candidate.of(padded(X, (3, 3, 3), 1e-8), held, how).trimmed(held, how)
+    found = trimmed(padded(X, (3, 3, 3), 1e-8), held, how)
     assert found.X.rank == (2, 2, 2)
 
 

@@ -9,7 +9,7 @@ import lowtucker as lt
 from lowtucker import compose, scale, stack
 from lowtucker.operators.entries import unsampled
 from lowtucker.operators.wrapped import RestrictedOperator
-from lowtucker.solve import automatic
+from lowtucker.solvers.auto import automatic
 
 SHAPE = (3, 4, 2)
 INDEX = np.array([[0, 3, 1], [2, 0, 0], [0, 3, 1], [1, 1, 1]])

@@ -102,7 +102,7 @@ def test_max_seconds_count_anew_in_every_call(problem, path, monkeypatch):
     """By a clock of its own: whatever is timed takes 1 s."""
     A, y = problem
     clock = itertools.count()
-    monkeypatch.setattr(driver, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
+    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
 
     def run(**more):
         return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), tol=1e-3, **more)

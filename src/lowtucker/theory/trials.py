@@ -19,7 +19,6 @@ import numpy as np
 from lowtucker._array import as_integer, as_number, like, one_blas_thread, size, to_numpy
 from lowtucker._array.errors import SlowOperatorWarning
 from lowtucker._array.random import Seed, Stream, as_seed, generator
-from lowtucker.fitting import Fit
 from lowtucker.metrics import relative_error
 from lowtucker.operators import (
     MeasurementOperator,
@@ -29,6 +28,7 @@ from lowtucker.operators import (
     subsampled_transform,
 )
 from lowtucker.problem import Problem
+from lowtucker.recovery.fit import Fit
 from lowtucker.simulation.base import Columns, Experiment
 from lowtucker.simulation.runner import Job, pending, results, run
 from lowtucker.simulation.store import Store
