@@ -146,11 +146,11 @@ class Problem:
 
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
-        return self.A._residual(X, self.y, self.weights)
+        return self.A.residual(X, self.y, self.weights)
 
     def measured_norm(self, X: Array | TuckerTensor) -> Array:
         """Weighted norm of A(X), shape (*batch,). One pass."""
-        return self.weighted_norm(self.A._residual(X, None, self.weights))
+        return self.weighted_norm(self.A.residual(X, None, self.weights))
 
     def relative_residual(self, X: Array | TuckerTensor) -> Array:
         """Return ||y - A(X)|| / ||y||, weighted by the weights. One pass."""
@@ -163,7 +163,7 @@ class Problem:
 
     def weighted_norm(self, v: Array) -> Array:
         r"""Return the weighted norm :math:`(\sum_j w_j |v_j|^2)^{1/2}`, shape (*batch,)."""
-        known = self.A._known_norm(v, self.weights)
+        known = self.A.known_norm(v, self.weights)
         if known is not None:
             return known
         v = v if self.weights is None else namespace(v).sqrt(self.weights) * v
@@ -178,7 +178,7 @@ class Problem:
 
     def cost_of(self, residual: Array) -> Array:
         """Cost of a given residual."""
-        known = self.A._known_norm(residual, self.weights)
+        known = self.A.known_norm(residual, self.weights)
         if known is not None:
             return 0.5 * known**2
         xp = namespace(residual)
@@ -223,9 +223,9 @@ class Problem:
         """:meth:`block` for rows that were checked."""
         if isinstance(rows, slice) and rows.indices(self.m) == (0, self.m, 1):
             return self
-        A = self.A._restrict(rows)
+        A = self.A.block(rows)
         if len(self.y.shape) > 2 and isinstance(rows, tuple):
-            A = A._arranged(self.batch_shape)  # one operator has no leading axes of its own
+            A = A.arranged(self.batch_shape)  # one operator has no leading axes of its own
         weights = None if self.weights is None else _rows_of(self._spread_weights(rows), rows)
         return Problem(
             A,

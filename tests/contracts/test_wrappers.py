@@ -210,7 +210,7 @@ def test_units_of_a_batch_select_arrange_and_restrict_its_problems(name, rng):
     block = W.restrict(tuple(map(np.array, rows)))
     some = np.stack([y[k, one] for k, one in enumerate(rows)])
     np.testing.assert_allclose(block.forward(X), 32 * some, atol=1e-10)
-    arranged = block._arranged((1, trials))
+    arranged = block.arranged((1, trials))
     np.testing.assert_allclose(arranged.forward(X[None])[0], 32 * some, atol=1e-10)
     np.testing.assert_array_equal(W.count, A.count)
 

@@ -62,6 +62,6 @@ def test_blocks_of_one_operator_take_the_leading_axes_of_the_data(power, rng):
 
 def test_an_operator_without_a_batch_cannot_be_selected_from_or_arranged():
     A = lt.gaussian(SHAPE, 5)
-    assert A.select([0]) is A._arranged(()) is A
+    assert A.select([0]) is A.arranged(()) is A
     with pytest.raises(NotImplementedError, match=r"DenseOperator is a batch of \(\), and cannot"):
-        A._arranged((2,))
+        A.arranged((2,))

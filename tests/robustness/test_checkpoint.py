@@ -15,6 +15,7 @@ import pytest
 import lowtucker as lt
 from lowtucker._array.errors import FileFormatError
 from lowtucker.run import checkpoint as module
+from lowtucker.run import loop
 from runs import CALLS, assert_same, undisturbed
 
 

@@ -39,7 +39,13 @@ class Penalty(MeasurementOperator):
     array([2., 0., 0., 2.])
     """
 
-    traits = Traits(row_separable=True, has_fast_tangent=True, isotropic=False, supports_batch=True)
+    traits = Traits(
+        row_separable=True,
+        has_fast_tangent=True,
+        isotropic=False,
+        supports_batch=True,
+        has_fast_row_norms=True,
+    )
 
     def __init__(self, shape: tuple[int, ...], alpha: float) -> None:
         self.shape, self.m = shape, size(shape)

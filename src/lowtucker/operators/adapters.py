@@ -60,7 +60,7 @@ class SparseOperator(MatrixOperator):
     array([0., 1., 2., 3., 4., 5.])
     """
 
-    traits = Traits(row_separable=True, supports_batch=True)
+    traits = Traits(row_separable=True, supports_batch=True, has_fast_row_norms=True)
 
     def __init__(self, matrix: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
         import scipy.sparse

@@ -39,6 +39,7 @@ from lowtucker.operators.design import TangentDesign
 from lowtucker.operators.traits import Traits
 from lowtucker.status import Finding
 from lowtucker.tensor.decompose import hooi, hosvd
+from lowtucker.tensor.iterate import Iterate
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tangent import TangentSpace
@@ -226,7 +227,7 @@ class MeasurementOperator(ABC):
         """Residual y - A(X), or -A(X) without y.
 
         An operator whose rows are elsewhere may return an array that knows its weighted norm and
-        fetches its numbers on demand; see ``_known_norm``.
+        fetches its numbers on demand; see ``known_norm``.
         """
         measured = self.forward(X)
         if y is None:
@@ -234,7 +235,7 @@ class MeasurementOperator(ABC):
         common_batch(measured.shape[:-1], y.shape[:-1])
         return y - measured
 
-    def _known_norm(self, residual: Array, weights: Array | None) -> Array | None:
+    def known_norm(self, residual: Array, weights: Array | None) -> Array | None:
         """Weighted norm of a residual, if ``_residual`` or ``_misfit`` left it known; or None."""
         return None
 
@@ -281,6 +282,8 @@ class MeasurementOperator(ABC):
         ----------
         X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
         """
+        if isinstance(X, Iterate) and not isinstance(X, TuckerTensor):
+            X = X.full()
         if isinstance(X, TuckerTensor):
             self._check(X.shape, X.batch_shape, self.shape, "forward", "X")
             same_kind(X.core, self.prototype, "X", type(self).__name__)
@@ -309,6 +312,16 @@ class MeasurementOperator(ABC):
         """
         return self._restrict(check_rows(rows, self.m, self.batch_shape))
 
+    def block(self, rows: Rows) -> MeasurementOperator:
+        """Return :meth:`restrict` for rows that are known to be valid, as those of a sampler are."""
+        return self._restrict(rows)
+
+    def residual(
+        self, X: Array | TuckerTensor, y: Array | None = None, weights: Array | None = None
+    ) -> Array:
+        """Residual y - A(X), or -A(X) without y; see :meth:`known_norm` for the weights."""
+        return self._residual(X, y, weights)
+
     def select(self, trials: Sequence[int]) -> MeasurementOperator:
         """Batch of some of the problems of a batch, without a copy; a single operator stays."""
         return self._select(trials) if self.batch_shape else self
@@ -317,7 +330,7 @@ class MeasurementOperator(ABC):
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         raise NotImplementedError(f"{type(self).__name__} is a batch, but cannot select problems.")
 
-    def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+    def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
         """Batch with its problems arranged along these leading axes."""
         if self.batch_shape == batch_shape:
             return self
@@ -344,7 +357,7 @@ class MeasurementOperator(ABC):
         residual : array, shape (*batch, m)
         gradient : array, shape (*batch, n_1, ..., n_d)
         """
-        X = X.full() if isinstance(X, TuckerTensor) else X
+        X = X.full() if isinstance(X, Iterate) else X
         X, y = self._tensor(X, "misfit"), self._measurements(y, "misfit", "y")
         batch = common_batch(X.shape[: X.ndim - len(self.shape)], y.shape[:-1])
         if weights is not None:

@@ -71,6 +71,7 @@ class StackedOperator(MeasurementOperator):
             forms_full_tensor=size(self.shape) <= FULL
             or any(one.forms_full_tensor for one in every),
             supports_batch=True,
+            has_fast_row_norms=all(one.has_fast_row_norms for one in every),
         )
 
     @property

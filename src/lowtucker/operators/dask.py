@@ -60,7 +60,9 @@ class DaskOperator(MeasurementOperator):
     keep : bool, optional
     """
 
-    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+    )
     # Wrapper of the operator of every piece, which may have another scale
     wrap: Wrap | None = None
 
@@ -196,7 +198,7 @@ class DaskOperator(MeasurementOperator):
         (squares,) = self._ask(_squares, [y, weights], X, total=True)
         return self._deferred(X, y, weights, squares)
 
-    def _known_norm(self, residual: Any, weights: Array | None) -> Any:
+    def known_norm(self, residual: Any, weights: Array | None) -> Any:
         known = isinstance(residual, Deferred) and residual.weights is weights
         return residual.norm if known else None
 

@@ -86,7 +86,9 @@ class DenseOperator(MatrixOperator):
     array([12., 12.])
     """
 
-    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+    )
 
     def __init__(
         self,
@@ -254,7 +256,7 @@ class BatchedBlocks(MeasurementOperator):
         Which rows measure, if the ``matrices`` are padded with zeros already.
     """
 
-    traits = Traits(row_separable=True, supports_batch=True)
+    traits = Traits(row_separable=True, supports_batch=True, has_fast_row_norms=True)
 
     def __init__(
         self,
@@ -335,7 +337,7 @@ class BatchedBlocks(MeasurementOperator):
         measured = None if self.measured is None else self.measured[list(trials)]
         return BatchedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
 
-    def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+    def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
         return BatchedBlocks(self.matrices, self.one, batch_shape, self.measured)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:

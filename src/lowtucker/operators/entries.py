@@ -35,7 +35,11 @@ class EntriesOperator(FactoredOperator):
     """
 
     traits = Traits(
-        row_separable=True, has_fast_tangent=True, isotropic=False, forms_full_tensor=False
+        row_separable=True,
+        has_fast_tangent=True,
+        isotropic=False,
+        forms_full_tensor=False,
+        has_fast_row_norms=True,
     )
 
     def __init__(self, shape: tuple[int, ...], indices: Any) -> None:

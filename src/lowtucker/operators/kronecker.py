@@ -53,7 +53,9 @@ class KroneckerOperator(MeasurementOperator):
     """
 
     # not row-separable: gathered rows cost more than all of them by mode products
-    traits = Traits(has_fast_tangent=True, forms_full_tensor=False, supports_batch=True)
+    traits = Traits(
+        has_fast_tangent=True, forms_full_tensor=False, supports_batch=True, has_fast_row_norms=True
+    )
 
     def __init__(self, matrices: Sequence[Any]) -> None:
         self._set(check_matrices(matrices, "matrices", "(m_k, n_k)"))
@@ -227,7 +229,7 @@ class ModewiseOperator(MeasurementOperator):
     final : array, shape (m, first.m), optional
     """
 
-    traits = Traits(row_separable=True)
+    traits = Traits(row_separable=True, has_fast_row_norms=True)
 
     def __init__(self, first: KroneckerOperator, shape: tuple[int, ...], final: Any = None) -> None:
         self.shape = as_shape(shape)

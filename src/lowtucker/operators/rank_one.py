@@ -38,7 +38,9 @@ class RankOneOperator(FactoredOperator):
     """
 
     # products of vectors have heavy tails; the start forms the adjoint
-    traits = Traits(row_separable=True, has_fast_tangent=True, isotropic=False)
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, isotropic=False, has_fast_row_norms=True
+    )
 
     def __init__(self, factors: Sequence[Any]) -> None:
         arrays = check_matrices(factors, "factors", "(m, n_k)")

@@ -32,7 +32,9 @@ class StreamedOperator(MeasurementOperator):
     :class:`DenseOperator`; while one is in use, a thread reads the next.
     """
 
-    traits = Traits(row_separable=True, has_fast_tangent=True, supports_batch=True)
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+    )
     # Indices of this operator's rows among all rows
     rows: range | NumPyArray
 

@@ -29,6 +29,8 @@ class Traits:
         the tangent design. The memory guard counts them.
     supports_batch : bool
         The hooks accept leading axes; otherwise the base class loops over them.
+    has_fast_row_norms : bool
+        Norms of the rows cost at most a pass; otherwise an adjoint each.
 
     Examples
     --------
@@ -45,3 +47,4 @@ class Traits:
     isotropic: bool = True
     forms_full_tensor: bool = True
     supports_batch: bool = False
+    has_fast_row_norms: bool = False

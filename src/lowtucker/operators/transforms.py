@@ -231,7 +231,7 @@ class TransformOperator(MeasurementOperator):
     signs : array of int8, +1 and -1, of the shape of the tensors
     """
 
-    traits = Traits()  # a block costs a transform, as all the rows do
+    traits = Traits(has_fast_row_norms=True)  # a block costs a transform, as all the rows do
 
     def __init__(self, transform: Transform, at: NumPyArray, signs: NumPyArray) -> None:
         self.transform, self.at, self.signs = transform, at, signs
@@ -264,7 +264,9 @@ class SeparableTransformOperator(FactoredOperator):
         One row of frequencies for each coefficient.
     """
 
-    traits = Traits(row_separable=True, has_fast_tangent=True, forms_full_tensor=False)
+    traits = Traits(
+        row_separable=True, has_fast_tangent=True, forms_full_tensor=False, has_fast_row_norms=True
+    )
 
     def __init__(self, transform: Transform, index: NumPyArray) -> None:
         self.transform, self.index = transform, index

@@ -34,6 +34,7 @@ class WrappedOperator(MeasurementOperator):
     isotropic         of the inner one  of the inner   if all parts are                False
     forms_full_tensor of the inner one  True           if any part does, or N <= 10^7  True
     supports_batch    True              True           True                            True
+    fast row norms    of the inner one  of the inner   if all parts have               False
     ================= ================= ============== =============================== =========
 
     Parameters
@@ -79,8 +80,8 @@ class WrappedOperator(MeasurementOperator):
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return self._around(self.inner.select(trials))
 
-    def _arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
-        return self._around(self.inner._arranged(batch_shape))
+    def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+        return self._around(self.inner.arranged(batch_shape))
 
     def _row_norms(self) -> Array:
         return self.inner.row_norms()
@@ -106,7 +107,8 @@ class RestrictedOperator(WrappedOperator):
         return RestrictedOperator(inner, self.rows)
 
     def _combined_traits(self, inner: Traits) -> Traits:
-        return Traits(isotropic=inner.isotropic, supports_batch=True)
+        fast = inner.has_fast_row_norms
+        return Traits(isotropic=inner.isotropic, supports_batch=True, has_fast_row_norms=fast)
 
     @property
     def count(self) -> Any:

@@ -116,10 +116,6 @@ class State:
             memory=mapped(first, self.memory),
         )
 
-    def remember(self, **changes: Any) -> State:
-        """State with other values in the solver's memory."""
-        return replace(self, memory=replace(self.memory, **changes))
-
 
 def mapped(function: Callable[[Array], Array], record: Record) -> Record:
     """Record whose arrays are replaced by a function of them; None stays None."""

@@ -205,7 +205,7 @@ class RGN(Manifold):
             return blown_up(state)
         falling = len(memory.trace) < 2 or relative < 0.5 * memory.trace[-2]
         if relative <= ROUNDING * eps(problem.y) and not falling:  # rounding error: no further fall
-            return replace(state, t=state.t + 1).remember(stuck=True)
+            return replace(state, t=state.t + 1, memory=replace(memory, stuck=True))
         stuck = _is_stuck(memory.trace, SHORT if self.starts > 1 else LONG)
         if stuck or self._at_minimum(problem, state, xi):
             return self._restart(bound, state)
@@ -218,9 +218,10 @@ class RGN(Manifold):
         factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
         kept = tried if better else model
         passes = state.passes + tried.passes
-        state = replace(state, X=kept.T.X, t=state.t + 1, cache=kept, passes=passes)
         trace = (*memory.trace, now if better else relative)
-        return state.remember(damping=memory.damping * factor, trace=trace)
+        memory = replace(memory, damping=memory.damping * factor, trace=trace)
+        t = state.t + 1
+        return replace(state, X=kept.T.X, t=t, memory=memory, cache=kept, passes=passes)
 
     def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
         """Whether the step promises nothing: a least-squares solution that is not zero."""
@@ -241,10 +242,10 @@ class RGN(Manifold):
         noise = is_noise(problem, model.residual, dof) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         if over or noise:
-            return state.remember(stuck=True, ends=ends)
+            return replace(state, memory=replace(memory, stuck=True, ends=ends))
         X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
-        state = replace(state, X=X, passes=state.passes + passes)
-        return self._look(bound, state.remember(attempt=attempt, trace=(), ends=ends))
+        memory = replace(memory, attempt=attempt, trace=(), ends=ends)
+        return self._look(bound, replace(state, X=X, memory=memory, passes=state.passes + passes))
 
 
 def _is_stuck(trace: tuple[float, ...], patience: tuple[int, int, float]) -> bool:

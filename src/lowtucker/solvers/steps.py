@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 from lowtucker._array import Array, as_number, namespace
@@ -82,4 +83,5 @@ def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]
     damping = xp.where(harm, CUT * damping, xp.minimum(GROW * damping, one))
     worse_than_zero = (seen > much) & (state.t > 0)
     level = xp.where(worse_than_zero, one, (1 - share) * level + share * seen)
-    return state.remember(damping=damping, level=level), worse_than_zero
+    memory = replace(state.memory, damping=damping, level=level)
+    return replace(state, memory=memory), worse_than_zero

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -68,8 +68,13 @@ class TuckerTensor(Iterate):
     core: Array
     factors: tuple[Array, ...]
 
-    def __post_init__(self) -> None:
+    # For parts that are known to be right: skip the checks
+    _trusted: InitVar[bool] = field(default=False, kw_only=True)
+
+    def __post_init__(self, _trusted: bool) -> None:
         """Check the arguments. Internal code uses :meth:`trusted`."""
+        if _trusted:
+            return
         core, factors = _checked_parts(self.core, self.factors)
         for k, U in enumerate(factors):
             defect = _defect(U)
@@ -84,10 +89,7 @@ class TuckerTensor(Iterate):
     @classmethod
     def trusted(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:
         """Build from valid parts, without checking them."""
-        self = object.__new__(cls)
-        object.__setattr__(self, "core", core)
-        object.__setattr__(self, "factors", tuple(factors))
-        return self
+        return cls(core, tuple(factors), _trusted=True)
 
     @classmethod
     def from_factors(cls, core: Array, factors: Sequence[Array]) -> TuckerTensor:

@@ -250,8 +250,8 @@ def _counted(equations: int, dof: int, entries: int) -> Iterator[Finding]:
 
 def _row_norms(A: MeasurementOperator) -> NumPyArray | None:
     """Norms of the rows, unless each costs an adjoint and there are many."""
-    own = type(A)._row_norms is not MeasurementOperator._row_norms
-    return to_numpy(A.row_norms()) if own or A.m <= 1000 else None
+    fast = A.traits.has_fast_row_norms
+    return to_numpy(A.row_norms()) if fast or A.m <= 1000 else None
 
 
 def _rows_found(norms: NumPyArray | None) -> Iterator[Finding]:
