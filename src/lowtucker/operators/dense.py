@@ -268,7 +268,7 @@ class BatchedBlocks(MeasurementOperator):
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
-        # a selection keeps the length of the batch, as its data do, even if only short blocks remain
+        # a selection keeps the length of the batch, as its data do: short blocks may be all it has
         self.m = max(lengths) if measured is None else int(measured.shape[-1])
         if measured is None and min(lengths) < self.m:
             measured = np.arange(self.m) < np.asarray(lengths)[:, None]
