@@ -237,7 +237,7 @@ def _judged(
         result = replace(result, borderline=(*result.borderline, remark))
     counting = None if problem.weights is None else to_numpy(problem.weights) > 0
     findings = problem.A.diagnose(result.rank, counting)
-    unseen = [one for one in findings if one.kind != "duplicates"]
+    unseen = [one for one in findings if one.kind in ("unsampled", "undersampled")]
     result = replace(result, notes=(*result.notes, *map(str, findings)))
     if result.success:
         result = _determined(problem, result, fit.seed, bool(unseen))
@@ -355,7 +355,7 @@ def warn_of_blind_spots(problem: Problem) -> None:
         None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0
     )
     for spot in problem.A.diagnose((1,) * len(problem.shape), counting):
-        if spot.kind != "duplicates":
+        if spot.kind in ("unsampled", "undersampled"):
             advice = "Add measurements, or leave these slices out."
             warn_caller(f"{spot} {advice}", UnderdeterminedWarning)
 
