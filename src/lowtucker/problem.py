@@ -22,12 +22,10 @@ from lowtucker._array import (
     namespace,
     pad_and_stack,
     per_trial,
-    real_dtype,
     to_numpy,
 )
 from lowtucker.operators.arguments import check_rows, check_weights
 from lowtucker.operators.base import MeasurementOperator, check_operator
-from lowtucker.operators.entries import EntriesOperator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -245,27 +243,13 @@ class Problem:
         y = xp.take(self.y, index, axis=0)
         return Problem(self.A.select(trials), y, weights, _trusted=True)
 
-    @property
-    def as_entries(self) -> Problem | None:
-        r"""The same problem with plain sampled entries; None unless every row is one, scaled.
-
-        :math:`\sum_j w_j |f_j X_{i_j} - y_j|^2 = \sum_j w_j |f_j|^2 |X_{i_j} - y_j / f_j|^2`
-        plus the rows with a factor :math:`f_j = 0`, which get the weight 0.
-        """
-        return self if isinstance(self.A, EntriesOperator) else self._unscaled_entries
-
     @cached_property
-    def _unscaled_entries(self) -> Problem | None:
-        samples = None if self.batch_shape else self.A.entry_samples()
-        if samples is None:
+    def as_entries(self) -> Problem | None:
+        """The same problem with plain sampled entries; None unless every row is one, scaled."""
+        made = None if self.batch_shape else self.A.as_entries(self.y, self.weights)
+        if made is None:
             return None
-        indices, factors = samples
-        A, y, w = EntriesOperator(self.shape, indices), self.y, self.weights
-        if factors is not None:
-            divisors = np.where(factors == 0, 1, factors)
-            sizes = np.abs(factors).astype(real_dtype(y)) ** 2
-            y, w = (y / divisors).astype(y.dtype), sizes if w is None else w * sizes
-        return Problem(A, y, w, _trusted=True)
+        return self if made[0] is self.A else Problem(*made, _trusted=True)
 
     def _spread_weights(self, rows: Rows) -> Array:
         """Weights, one set per problem if every problem takes other rows."""

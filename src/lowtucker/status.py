@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
-__all__ = ["Finding", "Status"]
+__all__ = ["UNDETERMINED", "Finding", "Status"]
+
+# Kinds of findings that say what the measurements cannot determine
+UNDETERMINED = ("unsampled", "undersampled")
 
 
 class Status(Enum):

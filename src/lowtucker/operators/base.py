@@ -24,6 +24,7 @@ from lowtucker._array import (
     is_complex,
     like,
     namespace,
+    real_dtype,
     same_kind,
     size,
     to_numpy,
@@ -171,6 +172,31 @@ class MeasurementOperator(ABC):
         """
         return None
 
+    def as_entries(
+        self, y: Array, weights: Array | None
+    ) -> tuple[MeasurementOperator, Array, Array | None] | None:
+        r"""Return an operator of plain sampled entries, with data and weights of the same problem.
+
+        .. math:: \sum_j w_j |f_j X_{i_j} - y_j|^2 = \sum_j w_j |f_j|^2 |X_{i_j} - y_j / f_j|^2
+
+        plus the rows with a factor :math:`f_j = 0`, which get the weight 0. None unless every row
+        is a multiple of a tensor entry; see :meth:`entry_samples`.
+        """
+        samples = self.entry_samples()
+        if samples is None:
+            return None
+        from lowtucker.operators.entries import EntriesOperator  # which is one of these
+
+        indices, factors = samples
+        if factors is not None:
+            divisors = np.where(factors == 0, 1, factors)
+            sizes = np.abs(factors).astype(real_dtype(y)) ** 2
+            y, weights = (
+                (y / divisors).astype(y.dtype),
+                sizes if weights is None else weights * sizes,
+            )
+        return EntriesOperator(self.shape, indices), y, weights
+
     def scale_exponent(self) -> int | None:
         """Return the exponent of ||A(X)|| for X of norm 1, if known without measuring; or None."""
         return None
@@ -313,7 +339,7 @@ class MeasurementOperator(ABC):
         return self._restrict(check_rows(rows, self.m, self.batch_shape))
 
     def block(self, rows: Rows) -> MeasurementOperator:
-        """Return :meth:`restrict` for rows that are known to be valid, as those of a sampler are."""
+        """Return :meth:`restrict` for rows known to be valid, as those of a sampler are."""
         return self._restrict(rows)
 
     def residual(

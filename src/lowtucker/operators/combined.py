@@ -93,7 +93,8 @@ class StackedOperator(MeasurementOperator):
             return samples.diagnose(rank, mask)
         pieces = [None if mask is None else mask[place] for place in self._places()]
         found = [part.diagnose(rank, m) for part, m in zip(self.parts, pieces, strict=True)]
-        remarks = [one for some in found for one in some if one.kind == "duplicates"]
+        slices = ("unsampled", "undersampled")
+        remarks = [one for some in found for one in some if one.kind not in slices]
         return [*remarks, *_unsampled_by_all(found, len(rank))]
 
     @cached_property

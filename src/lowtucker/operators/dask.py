@@ -199,6 +199,7 @@ class DaskOperator(MeasurementOperator):
         return self._deferred(X, y, weights, squares)
 
     def known_norm(self, residual: Any, weights: Array | None) -> Any:
+        """Weighted norm of a residual that is still on the workers."""
         known = isinstance(residual, Deferred) and residual.weights is weights
         return residual.norm if known else None
 

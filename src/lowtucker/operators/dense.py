@@ -270,7 +270,7 @@ class BatchedBlocks(MeasurementOperator):
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
-        # a selection keeps the length of the batch, as its data do, even if short blocks remain
+        # a selection keeps the length of the batch, as its data do: short blocks may be all it has
         self.m = max(lengths) if measured is None else int(measured.shape[-1])
         if measured is None and min(lengths) < self.m:
             measured = np.arange(self.m) < np.asarray(lengths)[:, None]
@@ -338,6 +338,7 @@ class BatchedBlocks(MeasurementOperator):
         return BatchedBlocks([self.matrices[k] for k in trials], self.one, (len(trials),), measured)
 
     def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+        """Batch with its problems arranged along these leading axes."""
         return BatchedBlocks(self.matrices, self.one, batch_shape, self.measured)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:

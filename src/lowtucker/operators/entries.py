@@ -118,6 +118,12 @@ class EntriesOperator(FactoredOperator):
         """Samples without their duplicates; the indices themselves if there are none."""
         return _without_duplicates(self.indices, self.shape)
 
+    def as_entries(
+        self, y: Array, weights: Array | None
+    ) -> tuple[MeasurementOperator, Array, Array | None]:
+        """Return itself: the rows are entries."""
+        return self, y, weights
+
     def entry_samples(self) -> tuple[NumPyArray, None]:
         """Return the indices; all factors are 1."""
         return self.indices, None

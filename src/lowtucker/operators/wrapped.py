@@ -81,6 +81,7 @@ class WrappedOperator(MeasurementOperator):
         return self._around(self.inner.select(trials))
 
     def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
+        """Batch with its problems arranged along these leading axes."""
         return self._around(self.inner.arranged(batch_shape))
 
     def _row_norms(self) -> Array:

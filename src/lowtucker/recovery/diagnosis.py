@@ -41,7 +41,7 @@ from lowtucker.solvers.manifold import (
 )
 from lowtucker.solvers.noise import structure
 from lowtucker.solvers.rgn import LARGE
-from lowtucker.status import Finding, Status
+from lowtucker.status import UNDETERMINED, Finding, Status
 
 __all__ = ["Case", "concluded", "examined", "explained", "larger_rank_of"]
 
@@ -284,7 +284,7 @@ def near_the_largest_error(case: Case) -> list[Finding]:
 def not_determined(case: Case) -> list[Finding]:
     """Whether X is not determined: by a large error estimate, unsampled slices, or the design."""
     estimate = case.result.error_estimate
-    unsampled = any(f.kind in ("unsampled", "undersampled") for f in case.result.findings)
+    unsampled = any(f.kind in UNDETERMINED for f in case.result.findings)
     status = Status.UNDERDETERMINED
     if estimate is not None and estimate > HOPELESS:
         text = f"The residual may have changed X by {estimate:.0%}: take more measurements."

@@ -35,6 +35,7 @@ from lowtucker.run.scope import Scope
 from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, phases_of
+from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["iterate", "recover", "recovered", "solve", "warn_of_unsampled"]
@@ -371,7 +372,7 @@ def warn_of_unsampled(problem: Problem) -> None:
         None if problem.weights is None or problem.batch_shape else to_numpy(problem.weights) > 0
     )
     for found in problem.A.diagnose((1,) * len(problem.shape), counting):
-        if found.kind != "duplicates":
+        if found.kind in UNDETERMINED:
             advice = "Add measurements, or leave these slices out."
             warn_caller(f"{found} {advice}", UnderdeterminedWarning)
 

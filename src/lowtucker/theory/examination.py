@@ -18,6 +18,7 @@ from lowtucker.problem import Problem
 from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
+from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.isometry import Trip, block_slices, random_tensors, trip
 
@@ -179,7 +180,7 @@ def examine(
     findings = [wrong] if wrong else [Finding("good", f"the adjoint is correct ({adjoint:.0e})")]
     findings += _counted(equations, dof, size(A.shape))
     noted = A.diagnose(rank)
-    findings += [Finding("bad", one.text) for one in noted if one.kind != "duplicates"]
+    findings += [Finding("bad", one.text) for one in noted if one.kind in UNDETERMINED]
     report("row norms")
     norms = _row_norms(A)
     findings += _rows_found(norms)
@@ -194,7 +195,7 @@ def examine(
         report("tangent designs")
         design, amplification, seen = _designs(few, rank, found, seed)
         findings += _identified(seen, amplification)
-    findings += [Finding("note", one.text) for one in noted if one.kind == "duplicates"]
+    findings += [Finding("note", one.text) for one in noted if one.kind not in UNDETERMINED]
     if few.m < A.m:
         findings.append(Finding("note", f"bounds and designs use the first {few.m} rows"))
     return Examination(
