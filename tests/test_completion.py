@@ -16,7 +16,7 @@ import lowtucker as lt
 from lowtucker.recovery import completion, diagnosis
 from lowtucker.recovery.completion import _held
 from lowtucker.run import loop
-from lowtucker.solvers.manifold import sees_all
+from lowtucker.solvers.manifold import has_full_rank
 
 # functions of these names hide the modules
 entries = importlib.import_module("lowtucker.operators.entries")
@@ -194,13 +194,13 @@ def test_a_search_keeps_to_its_largest_rank():
 def test_a_rank_that_is_larger_than_need_be_is_told_once():
     result = lt.complete(X, (3, 3, 3))
     assert result.success
-    note = "Rank (2, 2, 2) would do: the rest of (3, 3, 3) is smaller than the error."
+    note = "Rank (2, 2, 2) suffices: the rest of (3, 3, 3) is smaller than the error."
     assert result.notes == (note,)
 
 
 def test_what_is_said_of_the_rank_is_of_the_last_fit():
     result = from_samples(VALUES + noise(0.05), (3, 3, 3), noise_std=0.05 * np.std(VALUES))
-    assert sum("would do" in note for note in result.notes) <= 1
+    assert sum("suffices" in note for note in result.notes) <= 1
 
 
 def test_the_truth_makes_a_column_and_nothing_else():
@@ -283,7 +283,7 @@ def test_the_error_is_that_of_a_fit_which_has_not_seen_the_samples():
     assert held.sum() == round(0.1 * m)
     for values in (VALUES, VALUES + noise(0.1)):
         result = from_samples(values)
-        blind = lt.recover(lt.entries(SHAPE, INDICES[~held]), values[~held], RANK)
+        blind = lt.recover(lt.entries(SHAPE, INDICES), values, RANK, weights=1.0 * ~held)
         missed = values[held] - entries_of(blind.X, INDICES[held])
         expected = np.linalg.norm(missed) / np.linalg.norm(values[held])
         assert result.held_out == pytest.approx(expected, rel=1e-6)
@@ -327,7 +327,7 @@ def test_all_other_values_reach_the_first_fit():
         assert not np.array_equal(states(values, max_epochs=1)[0][0].core, seen[0].core)
 
 
-def test_the_second_fit_begins_where_the_first_ended_and_sees_all():
+def test_the_second_fit_begins_where_the_first_ended_and_has_full_rank():
     _, result, count = states(VALUES, **STEPS)
     held = held_samples(share=0.6)
     blind = lt.recover(
@@ -446,7 +446,7 @@ def test_where_the_first_fit_fails_the_second_improves_it():
     rank = (1, 1, 1)
     result = from_samples(VALUES, rank)
     assert result.status is lt.Status.RANK_TOO_SMALL
-    assert "Rank (2, 2, 2) foretells" in result.advice
+    assert "Rank (2, 2, 2) predicts" in result.advice
     assert result.held_out > 0.3
     A = lt.entries(SHAPE, INDICES)
     # a stationary point of the cost of all samples, which the first fit has not seen
@@ -462,7 +462,7 @@ def test_a_first_fit_with_too_few_samples_does_not_stand_in_the_way():
     assert result.held_out > 0.1  # with 1.5 samples per degree of freedom nothing was found
 
 
-def test_the_rank_is_sought_anew_where_the_first_fit_fails():
+def test_the_rank_is_searched_again_if_the_first_fit_fails():
     """60 samples are left to it: enough for rank 1."""
     result = from_samples(VALUES, "auto", held_out=0.99)
     assert result.held_out > 0.3
@@ -473,7 +473,7 @@ def test_the_rank_is_sought_anew_where_the_first_fit_fails():
 
 def test_the_held_out_error_is_kept(tmp_path):
     result = from_samples(VALUES)
-    assert f"held out  {result.held_out:.1e}, the error on samples not fitted" in repr(result)
+    assert f"held out  {result.held_out:.1e}, the error on held-out samples" in repr(result)
     assert "held out" in result._repr_html_()
     assert "held out  0.0e+00" in repr(replace(result, held_out=0.0))
     result.save(tmp_path / "x.npz")
@@ -578,7 +578,7 @@ def test_a_slice_without_samples(rank):
     assert result.status is lt.Status.UNDERDETERMINED
     assert not result.success
     assert result.notes.count(message) == 1
-    assert not any("do not see all" in note for note in result.notes)  # the note says more
+    assert not any("do not determine X" in note for note in result.notes)  # the note says more
     found = result.X.full()
     np.testing.assert_allclose(found[:, 5], 0, atol=1e-12)
     keep = np.arange(14) != 5
@@ -674,7 +674,7 @@ def test_als_is_not_believed_where_the_samples_do_not_determine_x(monkeypatch, l
         assert (result.error_estimate is not None) == (seen and large == 5000)
         assert (error(result, expected) < 1e-6) == seen
         assert result.success == seen
-        assert ("The measurements do not see all that X may be" in result.advice) == (not seen)
+        assert ("The measurements do not determine X: the tangent" in result.advice) == (not seen)
         assert result.status.name == ("CONVERGED" if seen else "UNDERDETERMINED")
 
 
@@ -686,7 +686,7 @@ def test_full_rank_by_products_is_that_by_singular_values(some, seen):
     values = np.linalg.svd(A.tangent(lt.TangentSpace(T)).dense())[1]
     assert (values[-1] > 1e-3 * values[0]) == seen
     assert values[-2] > 1e-3 * values[0]  # one direction is not seen, if any
-    verdict = [sees_all(lt.Problem(A, A.forward(T)), T, seed) for seed in range(8)]
+    verdict = [has_full_rank(lt.Problem(A, A.forward(T)), T, seed) for seed in range(8)]
     # a random vector has next to nothing of one direction, once in a hundred times
     assert verdict.count(seen) >= 7
 
@@ -870,7 +870,7 @@ def test_bad_settings(settings, exception, message):
 
 
 def test_bad_input_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(completion, "fitted", None)
+    monkeypatch.setattr(completion, "recovered", None)
     for settings, exception, _ in BAD_SETTINGS[:17]:
         given = {"values": VALUES, "rank": RANK, **settings}
         with pytest.raises(exception):

@@ -454,9 +454,9 @@ def test_unknown_losses_are_refused(loss):
         lt.recover(A, y, RANK, loss=loss)
 
 
-def test_stacks_are_refused():
+def test_batches_are_refused():
     A = lt.gaussian((4, 4), 40, seed=0, trials=3)
-    message = r"loss='huber' takes one problem, got a stack of \(3,\)"
+    message = r"loss='huber' takes one problem, got a batch of \(3,\)"
     with pytest.raises(ValueError, match=message):
         lt.recover(A, np.ones((3, 40)), (1, 1), loss="huber")
 

@@ -120,7 +120,7 @@ def test_the_rank_is_found_without_noise(shape, rank, seed):
     assert result.m == A.m
     assert result.degrees_of_freedom == lt.degrees_of_freedom(shape, rank)
     assert result.notes[0].startswith(f"Rank {rank} was found. Held-out residuals: (1")
-    assert len(result.notes) == 1  # and no smaller one would do
+    assert len(result.notes) == 1  # and no smaller rank suffices
 
 
 @pytest.mark.parametrize(("shape", "rank"), RANKS)
@@ -132,7 +132,7 @@ def test_the_rank_is_found_in_noise(shape, rank):
 
 
 def test_equal_singular_values_do_not_end_the_search_too_soon():
-    """Small ranks foretell next to nothing of what is held out, and say nothing of larger ones."""
+    """Small ranks predict next to nothing of held-out measurements, whatever larger ones do."""
     for seed in range(2):
         rng = np.random.default_rng(seed)
         X = (
@@ -379,7 +379,7 @@ def test_a_largest_rank_is_respected():
             if phase.startswith("rank"):
                 tried = map(int, phase.split()[1].split(","))
                 assert all(r <= n for r, n in zip(tried, limit, strict=True))
-        said = "The search did not come to an end" in result.notes[0]
+        said = "The search stopped early" in result.notes[0]
         assert said == (found != (3, 2, 2))
 
 
@@ -407,7 +407,7 @@ def test_what_cannot_be_searched():
     with pytest.raises(ValueError, match=r'a tuple of integers or "auto", got \'foo\''):
         lt.recover(A, y, "foo")
     stack = lt.gaussian((4, 4), 40, seed=0, trials=2)
-    with pytest.raises(ValueError, match=r'rank="auto" takes one problem, got a stack of \(2,\)'):
+    with pytest.raises(ValueError, match=r'rank="auto" takes one problem, got a batch of \(2,\)'):
         lt.recover(stack, np.ones((2, 40)), "auto")
     with pytest.raises(ValueError, match="takes one problem"):
         lt.recover(stack, np.ones((2, 40)), lt.RankSearch(max=(2, 2)))
@@ -450,7 +450,7 @@ def test_what_is_left_for_lack_of_measurements_is_not_called_noise(seed):
     assert error(result, X) < 0.02
     assert result.status is lt.Status.STALLED
     assert not result.success
-    assert "The search did not come to an end" in result.notes[0]
+    assert "The search stopped early" in result.notes[0]
 
 
 def test_where_there_is_nothing_larger_to_try_noise_is_noise():
@@ -769,7 +769,7 @@ def test_two_larger_ranks_in_a_row_that_are_not_better_settle_the_rank():
     assert "Larger ranks" not in found.notes[0]
 
 
-def test_a_larger_rank_that_is_better_begins_to_count_anew():
+def test_a_larger_rank_that_is_better_restarts_the_count():
     better = (None, (1.0, 0.9, 0.2, 0.2))
     _, settled, told = searched(TRUTH, [*FIRST, MISS[0], better, MISS[2], (6, TRUTH)])
     assert told.tried == [1, 2, 3, 4, 6]  # 0.4 of 4 is two
@@ -825,7 +825,7 @@ def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing
 
 
 @pytest.mark.parametrize(("last", "poor"), [(0.27, False), (0.34, True)])
-def test_a_rank_that_foretells_little_is_not_settled_by_misses(last, poor):
+def test_a_rank_that_predicts_little_is_not_settled_by_misses(last, poor):
     """Held-out residuals of about 0.26 and 0.32."""
     truth = (1.0, last)
     misses = [(r, (0.4, *(0.2,) * (r - 1))) for r in (3, 4, 5, 6)]
@@ -835,10 +835,10 @@ def test_a_rank_that_foretells_little_is_not_settled_by_misses(last, poor):
     assert 0.24 < score < 0.36
     assert settled == (not poor)
     assert told.tried == ([1, 2, 3] if not poor else [1, 2, 3, 4, 6])
-    assert ("The search did not come to an end" in found.notes[0]) == poor
+    assert ("The search stopped early" in found.notes[0]) == poor
 
 
-def test_a_largest_rank_settles_a_search_that_foretells_well():
+def test_a_largest_rank_settles_a_search_that_predicts_well():
     for limit in ((2, 2), (3, 2), (2, 5)):  # no matrix has rank (3, 2)
         found, settled, told = searched(TRUTH, FIRST, limit=limit)
         assert told.tried == [1, 2]
@@ -846,7 +846,7 @@ def test_a_largest_rank_settles_a_search_that_foretells_well():
         assert found.rank == (2, 2)
     _, settled, told = searched(TRUTH, FIRST, limit=(1, 1))
     assert told.tried == [1]
-    assert not settled  # it foretells too little
+    assert not settled  # it predicts too little
 
 
 def test_a_lack_of_measurements_does_not_settle_a_search_unless_a_larger_rank_was_tried():
@@ -962,14 +962,14 @@ def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, size
         clearly = errors > 2 and ratio < 0.9
         assert found[:2] == ((2, 2) if clearly else None, not clearly)
         near = (errors > 1.5 and ratio < 0.95) != (errors > 2.5 and ratio < 0.85)
-        assert bool(found.borderline) == near
+        assert bool(found.findings) == near
         kinds.add((bool(errors > 2), bool(ratio < 0.9)))
         close.add(near)
         assert [call[1] for call in told.calls] == [(1, 1), (2, 2)]
         mask = held_out(np.ones(m))
         for _, _, train, _ in told.calls:
             np.testing.assert_array_equal(train.weights, np.where(mask, 0, 1))
-        assert told.calls[0][3] is given  # its fit goes on from there
+        assert told.calls[0][3] is given  # its fit starts from there
     assert kinds >= {(True, True), (False, False), (False, True) if m == 120 else (True, False)}
     assert close == {True, False}
 
@@ -1042,7 +1042,7 @@ def test_a_rank_one_too_small_is_called_too_small(seed, noise):
     assert not result.success
     [note] = result.notes
     found = r"\(3, 2, 2\)" if not noise else r"\(3, [23], [23]\)"
-    assert re.fullmatch(f"Rank {found} foretells measurements that were held out better.", note)
+    assert re.fullmatch(f"Rank {found} predicts held-out measurements better.", note)
     assert note in result.advice
     assert lt.recover(A, y, (3, 2, 2), seed=seed).success
     # it is the tensor of the rank that was given
@@ -1088,13 +1088,13 @@ def test_a_local_minimum_of_few_measurements_is_not_called_too_small():
 @pytest.mark.parametrize(
     ("given", "noise"), [((3, 3, 3), 0.0), ((2, 2, 2), 0.0), ((2, 2, 2), 0.01), ((3, 1, 3), 0.05)]
 )
-def test_a_rank_too_large_is_told_what_would_do(given, noise):
+def test_a_rank_too_large_names_the_one_that_suffices(given, noise):
     for seed in (0,):
         A, y, X = make(SHAPE, RANK, 420, seed=seed, noise=noise)
         result = lt.recover(A, y, given, seed=seed)
         assert result.success
         assert result.rank == given
-        message = f"Rank {RANK} would do: the rest of {given} is smaller than the error."
+        message = f"Rank {RANK} suffices: the rest of {given} is smaller than the error."
         assert result.notes == (message,)
         assert message in repr(result)
         right = lt.recover(A, y, RANK, seed=seed)
@@ -1120,7 +1120,7 @@ def test_noise_hides_directions_that_are_smaller_than_the_error():
             continue
         s = np.linalg.svd(result.X.full(), compute_uv=False)
         told = result.notes == (
-            "Rank (1, 1) would do: the rest of (2, 2) is smaller than the error.",
+            "Rank (1, 1) suffices: the rest of (2, 2) is smaller than the error.",
         )
         assert told == (s[1] <= result.error_estimate * np.linalg.norm(s))
         hits += told

@@ -115,7 +115,7 @@ def test_load_refuses_what_is_not_a_result(tmp_path, result):
         lt.load(tmp_path / "broken.npz")
     result.save(tmp_path / "x.npz")
     with np.load(tmp_path / "x.npz") as file:
-        partial = {name: file[name] for name in file if name != "core"}
+        partial = {name: file[name] for name in file if name != "X.core"}
     np.savez(tmp_path / "partial.npz", **partial)
     with pytest.raises(lt.FileFormatError, match="damaged lowtucker result"):
         lt.load(tmp_path / "partial.npz")

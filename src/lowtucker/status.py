@@ -1,4 +1,4 @@
-"""Why a run ended, and what was found out about its result. Every status is advice."""
+"""Why a run ended, and findings about its result. Every status is advice."""
 
 from __future__ import annotations
 
@@ -21,36 +21,36 @@ class Status(Enum):
     >>> Status.CONVERGED.success, Status.MAX_EPOCHS.success
     (True, False)
     >>> print(Status.MAX_EPOCHS)
-    The largest number of epochs was reached. The residual may still be falling: ...
+    The maximum number of epochs was reached. The residual may still be falling: ...
     """
 
     CONVERGED = "The residual fell below the tolerance."
     ERROR_REACHED = (
         "The error against X_true fell below its tolerance. That is no verdict: it used the truth."
     )
-    NOISE_FLOOR = "What is left is noise: as much as was given, or without any structure."
+    NOISE_FLOOR = "The residual is noise: of the given size, or without structure."
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."
     )
     RANK_TOO_SMALL = (
-        "A larger rank foretells measurements that were held out clearly better. Try the rank of "
-        'the note, or rank="auto".'
+        "A larger rank predicts held-out measurements clearly better. Try the rank that the note "
+        'names, or rank="auto".'
     )
     DIVERGED = (
         'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'
     )
     UNDERDETERMINED = (
-        "There are fewer measurements than degrees of freedom, or they do not see all of the "
-        "tensor: many of that rank fit, and this is one of them. Take more measurements, or a "
-        "smaller rank."
+        "The measurements do not determine X: there are fewer than degrees of freedom, or the "
+        "tangent design is rank-deficient. Many tensors of that rank fit, and this is one of them. "
+        "Take more measurements, or a smaller rank."
     )
     MAX_EPOCHS = (
-        "The largest number of epochs was reached. The residual may still be falling: hand "
-        "result.state back as start to go on, or raise max_epochs."
+        "The maximum number of epochs was reached. The residual may still be falling: to resume, "
+        "pass start=result.state, or raise max_epochs."
     )
-    MAX_SECONDS = "The time was up. Hand result.state back as start to go on, or raise max_seconds."
-    INTERRUPTED = "Stopped from outside. Hand result.state back as start to go on."
+    MAX_SECONDS = "Time limit reached. To resume, pass start=result.state, or raise max_seconds."
+    INTERRUPTED = "Interrupted. To resume, pass start=result.state."
 
     @property
     def success(self) -> bool:

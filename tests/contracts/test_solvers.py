@@ -97,7 +97,7 @@ def test_stack_equals_one_by_one(case):
         np.testing.assert_allclose(
             stacked.X.full()[k], alone.X.full(), rtol=0, atol=1e-9 * float(alone.X.norm())
         )
-        # history: frozen at its end, equal until then
+        # history: frozen at its end, equal before
         np.testing.assert_allclose(
             stacked.history.residual[: alone.epochs + 1, k], alone.history.residual, rtol=1e-6
         )
@@ -154,7 +154,7 @@ class CountingOperator(lt.MeasurementOperator):
 
 
 class CountingDesign(TangentDesign):
-    """One reading of the rows."""
+    """One pass over the rows."""
 
     def rows(self):
         self.A.counts[self.A.rows] += 1

@@ -150,7 +150,8 @@ def combined(wrapper, A):
     """Traits of a wrapped operator, by the table of WrappedOperator."""
     own = A.traits
     if wrapper == "rows":
-        return lt.Traits(isotropic=own.isotropic, supports_batch=True)
+        fast = own.has_fast_row_norms
+        return lt.Traits(isotropic=own.isotropic, supports_batch=True, has_fast_row_norms=fast)
     if wrapper == "compose":
         return lt.Traits(row_separable=True, isotropic=False, supports_batch=True)
     if wrapper.startswith("stack"):

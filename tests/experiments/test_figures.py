@@ -322,7 +322,7 @@ def test_published_steps_are_converted_from_the_sum_to_the_mean():
     A = lt.gaussian((5, 5, 6), m, seed=3, normalize="frobenius")
     problem = lt.Problem(A, A.forward(X_true))
     solver = published_solver("StoTIHT", m, b, mu_over_m).bind(problem, (1, 2, 2))
-    rows = solver._sampler.draw(0, (0, 0)).rows
+    rows = solver.sampler.draw(0, (0, 0)).rows
     state = solver.advance(problem, solver.init(problem, None, 0))
     Z = mu_over_m * m * (A.matrix[rows].T @ problem.y[rows]).reshape(5, 5, 6)
     assert len(np.unique(rows)) == b

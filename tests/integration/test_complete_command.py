@@ -12,6 +12,7 @@ from click.testing import CliRunner
 import lowtucker as lt
 from lowtucker.cli import main
 from lowtucker.io import guards
+from lowtucker.recovery import completion
 from runs import interrupted
 
 SHAPE, RANK = (9, 8, 7), (2, 2, 2)
@@ -47,7 +48,7 @@ def test_complete_from_a_table(folder):
     close(result.X.full())
     assert result.m == len(KNOWN)
     assert "Result: recovered" in done.stdout
-    assert f"held out  {result.held_out:.1e}, the error on samples not fitted" in done.stdout
+    assert f"held out  {result.held_out:.1e}, the error on held-out samples" in done.stdout
     assert "written   X.npz, run.png, out.csv" in done.stdout
     assert (folder / "run.png").stat().st_size > 1000
     indices, values = lt.io.load_samples("out.csv", 3)
@@ -106,7 +107,7 @@ def test_options_are_passed_on(folder, monkeypatch):
 
     def complete(values, rank, **settings):
         given.append(settings)
-        return lt.completion.complete(values, rank, **settings)
+        return completion.complete(values, rank, **settings)
 
     monkeypatch.setattr(lt, "complete", complete)
     options = {
@@ -117,7 +118,7 @@ def test_options_are_passed_on(folder, monkeypatch):
     done = run(*TABLE, "-o", "X.npz", "-q", *words)
     assert done.exit_code == 0, done.output
     assert given[0].items() >= options.items()
-    expected = lt.completion.complete(X[~HOLES], RANK, indices=KNOWN, shape=SHAPE, **options)
+    expected = completion.complete(X[~HOLES], RANK, indices=KNOWN, shape=SHAPE, **options)
     result = lt.load("X.npz")
     np.testing.assert_array_equal(result.X.full(), expected.X.full())
     assert result.held_out == expected.held_out

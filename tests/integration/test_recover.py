@@ -132,7 +132,7 @@ def wrapped(A):
 
 
 def test_a_rank_that_is_too_small_is_not_taken_for_noise():
-    """The structure of what is left tells them apart."""
+    """The structure of the residual tells them apart."""
     shape, m = (10, 10, 10), 500
     saved = []
     for seed in range(2):
@@ -247,7 +247,7 @@ def test_too_few_measurements_warn_and_are_never_a_success():
 def test_impossible_rank_warns_and_runs():
     X_true = lt.random_tucker((5, 5, 6), (1, 1, 1), seed=0)
     A = lt.gaussian((5, 5, 6), 80, seed=1)
-    with pytest.warns(lt.RankWarning, match=r"at most rank \(1, 1, 1\)") as caught:
+    with pytest.warns(lt.RankWarning, match=r"has rank \(1, 1, 1\) at most") as caught:
         result = lt.recover(A, A.forward(X_true), (1, 1, 2))
     assert len(caught) == 1
     assert result.success
@@ -338,7 +338,7 @@ def test_a_hundred_trials_as_one_stack_agree_with_their_own_verdicts():
     assert (result.history.error[-1] < 1e-5).all()
     assert len(set(result.epochs.tolist())) > 1
     assert result.state is None
-    assert f"{trials} of {trials} trials recovered" in repr(result)
+    assert f"{trials} of {trials} problems recovered" in repr(result)
 
 
 def test_noise_floor_of_a_stack_is_each_trials_own():
@@ -611,7 +611,7 @@ def test_advice_names_the_likely_cause(data):
     assert "check shape=" in wrong.advice
     small = lt.recover(A, y, (1, 1, 1))
     assert small.status is lt.Status.RANK_TOO_SMALL
-    assert "Rank (2, 2, 2) foretells" in small.advice
+    assert "Rank (2, 2, 2) predicts" in small.advice
     small = lt.recover(A, y, (1, 1, 1), solver=lt.RGN())
     assert small.status is lt.Status.STALLED
     assert "a larger rank" in small.advice
@@ -639,7 +639,7 @@ BAD = [
     ({"noise_std": -1}, ValueError, "noise_std must be a finite number, at least 0"),
     ({"noise_std": "loud"}, TypeError, "noise_std must be a real number"),
     ({"order": "X"}, ValueError, 'order must be "C"'),
-    ({"order": "F"}, ValueError, "when the operator is made"),
+    ({"order": "F"}, ValueError, "when you create the operator"),
     ({"y": 1j * np.ones(M_ROWS)}, ValueError, "y is complex, but A gives real measurements"),
     ({"A": (np.sum, np.sum)}, TypeError, "FunctionOperator"),
     ({"callbacks": [lt.ProgressBar]}, TypeError, "callbacks must be a sequence of callables"),

@@ -45,7 +45,7 @@ def test_its_matrix(op, matrix, atol):
     np.testing.assert_allclose(op.matmat(np.eye(N)), matrix, atol=atol)
 
 
-# sampled entries are orthonormal rows: lsqr is there after a step, and divides by what is left
+# sampled entries are orthonormal rows: lsqr is there after a step, and divides by the residual
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning:pylops.*")
 @pytest.mark.parametrize("solver", [lsqr, cgls])
 def test_least_squares_of_pylops(solver, op, matrix):

@@ -48,7 +48,7 @@ def until_done(call, path, epochs, limit=400):
         result = call(checkpoint=path, callbacks=[StopAfter(epochs)])
         if not any(s is lt.Status.INTERRUPTED for s in np.atleast_1d(result.status)):
             return result, count
-    raise AssertionError("it does not come to an end")
+    raise AssertionError("it does not end")
 
 
 @pytest.mark.parametrize("name", CALLS)
@@ -94,12 +94,12 @@ def test_more_epochs_go_on_where_the_last_call_ended(problem, path):
 
     first = run(10, checkpoint=path)
     assert first.status is lt.Status.MAX_EPOCHS
-    assert f'checkpoint="{path}" goes on from here' in first.notes[-1]
+    assert f'checkpoint="{path}" resumes from here' in first.notes[-1]
     assert_same(run(10, checkpoint=path), first)
     assert_same(run(500, checkpoint=path), run(500))
 
 
-def test_max_seconds_count_anew_in_every_call(problem, path, monkeypatch):
+def test_max_seconds_start_from_zero_in_every_call(problem, path, monkeypatch):
     """By a clock of its own: whatever is timed takes 1 s."""
     A, y = problem
     clock = itertools.count()
@@ -259,7 +259,7 @@ def test_the_file_is_numbers_and_json(problem, path):
     A, y = problem
     lt.recover(A, y, (1, 2, 2), checkpoint=path)
     data = path.read_bytes()
-    assert data.startswith(b"lowtucker checkpoint 1\n")
+    assert data.startswith(b"lowtucker checkpoint 2\n")
     content, arrays = module._unpacked(path, path)
     json.dumps(content)
     assert content["version"] == lt.__version__
@@ -387,7 +387,7 @@ def test_a_full_disk_leaves_the_last_checkpoint(problem, path, monkeypatch):
         with pytest.warns(lt.CheckpointWarning, match="No space left on device"):
             result = run(checkpoint=path)
     assert "The checkpoint could not be written" in result.notes[-1]
-    assert_same(replace(result, notes=result.notes[:-1]), run())
+    assert_same(replace(result, findings=result.findings[:-1]), run())
     assert path.read_bytes() == before
     assert [file.name for file in path.parent.iterdir() if file.suffix == ".tmp"] == []
     assert_same(run(checkpoint=path), run())

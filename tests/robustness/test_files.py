@@ -449,8 +449,8 @@ class Full:
 
 
 def fill(monkeypatch, room):
-    plain = guards._opened_anew
-    monkeypatch.setattr(guards, "_opened_anew", lambda *names: Full(plain(*names), room))
+    plain = guards._opened_new
+    monkeypatch.setattr(guards, "_opened_new", lambda *names: Full(plain(*names), room))
 
 
 def fails(*_):

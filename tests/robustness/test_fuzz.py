@@ -2,7 +2,7 @@
 
 A case is well formed, or has one flaw. With a flaw the call is refused, by a message that names
 the argument, before any work. Without one it gives a tensor of finite numbers, a status, no
-warning of NumPy's; and where it says CONVERGED, the residual is what it says, computed anew in
+warning of NumPy's; and where it says CONVERGED, the residual is what it says, recomputed in
 extended precision. LOWTUCKER_FUZZ=20000 tries that many cases; 2000 otherwise.
 """
 
@@ -245,7 +245,7 @@ def called(function, case):
     return None
 
 
-def residual_anew(A, y, weights, X):
+def recomputed_residual(A, y, weights, X):
     """Relative residual in extended precision, whose exponents are larger too."""
     wide = np.clongdouble if "c" in np.asarray(y).dtype.kind + X.dtype.kind else np.longdouble
     A = A.toarray() if scipy.sparse.issparse(A) else np.asarray(A)
@@ -270,8 +270,8 @@ def check(result, case):
     if result.status is lt.Status.CONVERGED and case.arguments["loss"] == "squared":
         call = case.arguments
         single = call["y"].dtype.name == "float32" or call["A"].dtype.name == "float32"
-        anew = residual_anew(call["A"], call["y"], call.get("weights"), X)
-        assert anew <= 1.01 * call["tol"] + (1e-4 if single else 1e-11)
+        recomputed = recomputed_residual(call["A"], call["y"], call.get("weights"), X)
+        assert recomputed <= 1.01 * call["tol"] + (1e-4 if single else 1e-11)
 
 
 @pytest.mark.parametrize("solver", SOLVERS)
@@ -334,8 +334,8 @@ def test_complete(solver):
         assert result.status is lt.Status.DIVERGED or np.isfinite(result.residual)
         if result.status is lt.Status.CONVERGED and case.arguments["loss"] == "squared":
             known = ~np.isnan(values)
-            anew = residual_anew(np.eye(known.sum()), values[known], None, X[known])
+            recomputed = recomputed_residual(np.eye(known.sum()), values[known], None, X[known])
             slack = 1e-4 if values.dtype == np.float32 else 1e-11
-            assert anew <= 1.01 * case.arguments["tol"] + slack
+            assert recomputed <= 1.01 * case.arguments["tol"] + slack
 
     holds()

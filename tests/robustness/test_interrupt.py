@@ -1,4 +1,4 @@
-"""Ctrl-C: once ends after the step with what was found, twice ends at once."""
+"""Ctrl-C: once ends after the step with the best result so far, twice ends at once."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_once_ends_after_the_step_with_the_best_iterate(data, solver, caplog):
     assert not result.success
     assert np.isfinite(result.X.full()).all()
     assert result.residual == result.history["residual"].min()
-    assert "Ctrl-C again ends at once" in caplog.text
+    assert "Ctrl-C again stops at once" in caplog.text
     quiet, _ = pressing(A, set())
     assert lt.recover(quiet, y, RANK, solver=solver, start=result.state, max_epochs=3000).success
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -84,11 +84,11 @@ def test_a_checkpoint_says_how_to_go_on(data, tmp_path):
     whole = lt.recover(pressing(A, set())[0], y, RANK, solver=lt.TIHT(step=0.3))
     result = run(checkpoint=path)
     assert result.status is lt.Status.INTERRUPTED
-    assert f'The same call with checkpoint="{path}" goes on from here.' in result.advice
+    assert f'The same call with checkpoint="{path}" resumes from here.' in result.advice
     assert_same(run(checkpoint=path), whole)
 
 
-def test_a_look_at_larger_ranks_is_interrupted_too(monkeypatch, tmp_path):
+def test_a_comparison_with_larger_ranks_is_interrupted_too(monkeypatch, tmp_path):
     A = lt.gaussian((6, 6, 6), 200, seed=1)
     y = A.forward(lt.random_tucker((6, 6, 6), (2, 2, 2), seed=0))
     assert lt.recover(A, y, (1, 1, 1)).status is lt.Status.RANK_TOO_SMALL
@@ -102,7 +102,7 @@ def test_a_look_at_larger_ranks_is_interrupted_too(monkeypatch, tmp_path):
     path = tmp_path / "run.ckpt"
     result = lt.recover(A, y, (1, 1, 1), checkpoint=path)
     assert result.status is lt.Status.INTERRUPTED
-    assert "The look at larger ranks was not finished." in result.notes
+    assert "The comparison with larger ranks was not finished." in result.notes
     monkeypatch.setattr(ranks, "automatic", choose)
     assert_same(lt.recover(A, y, (1, 1, 1), checkpoint=path), lt.recover(A, y, (1, 1, 1)))
 
@@ -166,7 +166,7 @@ def test_a_real_process_is_told_at_once_and_ended_by_a_second_signal(tmp_path):
     assert process.stdout.readline() == "measuring\n"
     try:
         process.send_signal(signal.SIGINT)
-        assert "Ctrl-C again ends at once" in process.stderr.readline()
+        assert "Ctrl-C again stops at once" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
         _, errors = process.communicate(timeout=120)
     finally:

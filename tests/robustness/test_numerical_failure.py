@@ -330,7 +330,7 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     A = OPERATORS["dense"]()
     lt.recover(A, A.forward(X_TRUE), RANK, noise_std=1e-3, X_true=X_TRUE)
     noisy = A.forward(X_TRUE) + 0.01 * draws(4).standard_normal(A.m)
-    lt.recover(A, noisy, RANK)  # asks whether what is left is noise
+    lt.recover(A, noisy, RANK)  # tests the residual for noise
     large = lt.entries((2100, 6, 6), draws(1).integers(0, (2100, 6, 6), (25000, 3)))
     large.spectral_start(draws(2).standard_normal(25000), RANK)
     TuckerRegressor().fit(matrices(float).reshape(-1, 4), np.arange(15.0))

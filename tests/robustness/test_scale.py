@@ -418,7 +418,7 @@ def test_states_of_iterate_are_in_the_units_of_the_user():
     states = list(islice(lt.iterate(lt.Problem(dense(300), Y), "tiht", RANK), 4))
     for state, base in zip(states, plain, strict=True):
         np.testing.assert_array_equal(state.X.core, shifted(base.X.core, -300))
-        np.testing.assert_array_equal(state.residual, base.residual)
+        assert state.cache is None  # what has other units is recomputed
 
 
 def test_callbacks_see_the_units_of_the_user():

@@ -11,7 +11,7 @@ import scipy.sparse
 import lowtucker as lt
 from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
-from lowtucker.solvers.manifold import Model, ProductModel
+from lowtucker.solvers.manifold import Level, Model, ProductModel
 from steps import advanced, begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
@@ -50,7 +50,9 @@ class Counting(lt.MeasurementOperator):
 
 
 class Designing(Counting):
-    """The same with a tangent design, so that noise can be told."""
+    """The same with a tangent design, so that noise can be recognised."""
+
+    traits = lt.Traits(has_fast_tangent=True)
 
     def _tangent(self, T):
         return TangentDesign(self, T)
@@ -375,7 +377,7 @@ def true_residual(problem, X):
 
 @pytest.mark.parametrize("weighted", [False, True])
 @pytest.mark.parametrize("solver", [lt.RSGD(), lt.RSGD(least_squares=True)], ids=repr)
-def test_rsgd_guesses_the_residual_of_its_own_start_alone(solver, weighted):
+def test_rsgd_estimates_the_residual_of_its_own_start_only(solver, weighted):
     weights = np.random.default_rng(0).uniform(0.1, 2, M_ROWS) if weighted else None
     problem, _ = make(weights=weights)
     iterates = [state.X for state in _firsts(problem, solver)]
@@ -411,7 +413,7 @@ def _firsts(problem, solver, epochs=3):
 
 
 @pytest.mark.parametrize("ending", ["one epoch", "callback", "ctrl-c", "ctrl-c in auto"])
-def test_the_residual_of_a_result_is_no_guess(ending, monkeypatch):
+def test_the_residual_of_a_result_is_measured(ending, monkeypatch):
     problem, X_true = make(noise=0.01)
     solver = "auto" if ending.endswith("auto") else lt.RSGD()
     options = {"stop": lt.MaxEpochs(1)} if ending == "one epoch" else {}
@@ -452,34 +454,36 @@ def test_an_epoch_ends_early_where_the_tolerance_seems_to_be_reached():
 
 
 @pytest.mark.parametrize("least_squares", [False, True])
-def test_settled_is_judged_by_the_last_block(least_squares):
+def test_an_epoch_is_done_by_the_last_block(least_squares):
     problem, _ = make()
     solver = lt.RSGD(least_squares=least_squares).bind(problem, RANK)
     state = advanced(solver, begun(solver, None, 0))
     assert 0.05 < float(state.memory.level) < 2
-    state = replace(state, level=np.asarray(0.3))  # which a least-squares step takes to 2 * 0.3^2
-    assert solver.settled(state, 0.301)
-    assert solver.settled(state, 0.299) == least_squares
-    assert solver.settled(state, 0.181) == least_squares
-    assert not solver.settled(state, 0.179)
-    assert not lt.RGN().settled(state, 1.0)
-    assert lt.RGN().guess(state, 1e-6) is None
+    state = replace(
+        state, memory=Level(np.asarray(0.3))
+    )  # which a least-squares step takes to 2 * 0.3^2
+    assert solver.solver.epoch_done(state, 0.301)
+    assert solver.solver.epoch_done(state, 0.299) == least_squares
+    assert solver.solver.epoch_done(state, 0.181) == least_squares
+    assert not solver.solver.epoch_done(state, 0.179)
+    assert not lt.RGN().epoch_done(state, 1.0)
+    assert lt.RGN().initial_residual(state, 1e-6) is None
 
 
 @pytest.mark.parametrize("level", [0.009, 0.011, 0.3, 0.999, 1.001])
-def test_a_guess_is_far_above_the_tolerance_and_below_one(level):
+def test_an_estimated_initial_residual_is_far_above_the_tolerance_and_below_one(level):
     problem, _ = make()
     solver = lt.RSGD().bind(problem, RANK)
-    start = replace(begun(solver, None, 0), level=np.asarray(level))
+    start = replace(begun(solver, None, 0), memory=Level(np.asarray(level)))
     for tol in (-np.inf, 0.0, 1e-6, 0.4 * level, 0.49 * level, 0.51 * level, level, 2 * level):
         expected = level if 0.01 < level < 1 and tol < level / 2 else None
-        assert solver.guess(start, tol) == expected
-        assert solver.guess(replace(start, t=1), tol) is None
+        assert solver.solver.initial_residual(start, tol) == expected
+        assert solver.solver.initial_residual(replace(start, t=1), tol) is None
 
 
 @pytest.mark.parametrize(("m", "tol"), [(400, 0.3), (150, 0.5), (1500, 0.3)])
 @pytest.mark.parametrize("by", ["tol", "noise_std"])
-def test_no_run_ends_by_a_guess(m, tol, by):
+def test_no_run_ends_by_an_estimated_residual(m, tol, by):
     problem, _ = make(m=m)
     size = tol * float(problem.y_norm) / np.sqrt(m)
     options = {"tol": tol} if by == "tol" else {"noise_std": size}
@@ -506,7 +510,7 @@ def test_a_list_of_solvers_hands_over(solver):
     assert result.solver.startswith("RSGD(")
     assert result.solver.endswith("then RGN()")
     assert result.status is lt.Status.NOISE_FLOOR
-    # RGN goes on from the best that RSGD had
+    # RGN starts from the best that RSGD had
     best = result.history.residual[:border].min()
     assert result.history.residual[border:].max() <= best * (1 + 1e-12)
     alone = lt.recover(problem.A, problem.y, RANK, solver=lt.RGN())

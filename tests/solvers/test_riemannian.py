@@ -87,7 +87,10 @@ def test_rgn_keeps_x_and_raises_the_damping_when_a_step_is_rejected():
             factor = float(after.memory.damping) / float(state.memory.damping)
             if after.memory.trace[-1] == state.memory.trace[-1]:
                 rejected += 1
-                assert after.X is state.X
+                for new, old in zip(
+                    after.X.parts().values(), state.X.parts().values(), strict=True
+                ):
+                    assert np.shares_memory(new, old)
                 assert after.cache is state.cache
                 assert factor == pytest.approx(6)
                 # the same step, only shorter
@@ -280,7 +283,7 @@ def test_rsgd_blocks():
         lt.RSGD(block_size=151).bind(problem, RANK)
 
 
-def test_different_seeds_shuffle_the_blocks_anew():
+def test_different_seeds_shuffle_the_blocks_differently():
     problem, _ = make()
     for solver in (lt.RSGD(), lt.RSGD(least_squares=True)):
         runs = [
@@ -326,7 +329,7 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
 def test_rcg_takes_fewer_steps_than_the_gradient_alone():
     problem, _ = make()
     states = lt.iterate(problem, lt.RCG(), RANK)
-    conjugate = next(s for s in itertools.islice(states, 25, 26)).model.residual
+    conjugate = next(s for s in itertools.islice(states, 25, 26)).cache.residual
     bound = lt.RCG().bind(problem, RANK)
     state = begun(bound, None, 0)
     for _ in range(25):
@@ -434,17 +437,15 @@ def test_a_rank_that_no_tensor_has_is_clipped(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_stacks_are_refused(solver):
+def test_batches_are_refused(solver):
     A = lt.gaussian((4, 4, 4), 40, seed=0, trials=3)
     y = A.forward(lt.random_tucker((4, 4, 4), (1, 1, 1), seed=0, trials=3))
     name = type(solver).__name__
-    message = rf"{name} takes one problem, got a stack of \(3,\)\. Solve them one by one, or use"
+    message = rf"{name} takes one problem, got a batch of \(3,\)\. Solve them one by one, or use"
     with pytest.raises(ValueError, match=message):
         lt.recover(A, y, (1, 1, 1), solver=solver)
     with pytest.raises(ValueError, match=f"{name} needs a rank"):
         lt.solve(make()[0], solver)
-    with pytest.raises(NotImplementedError, match=f"{name} takes one problem"):
-        solver.select([0])
 
 
 def test_settings_are_checked():
@@ -579,9 +580,8 @@ def test_a_step_that_is_not_finite_ends_as_diverged_where_it_was(solver):
     bound = solver.bind(problem, RANK)
     state = begun(bound, None, 0)
     if isinstance(solver, lt.RSGD):  # it looks at its block in the step itself
-        problem = lt.Problem(problem.A, problem.y)
-        object.__setattr__(problem, "y", np.nan * problem.y)
-        broken = None
+        problem = lt.Problem(problem.A, np.nan * problem.y, _trusted=True)
+        bound, broken = dataclasses.replace(bound, problem=problem), None
     elif isinstance(solver, lt.RCG):
         broken = state.cache._replace(direction=np.nan * state.cache.direction)
     else:

@@ -15,17 +15,16 @@ __all__ = ["main"]
 FAILED, BAD_INPUT = 1, 2
 # First sentence of each command, so that a list of them imports none; a test compares the texts
 SUMMARIES = {
-    "app": "Open a page on this machine to try recoveries: synthetic tensors, your data, phase "
-    "diagrams.",
-    "bench": "Measure, side by side, what the parts of the library cost, and what the one call "
-    "reaches.",
-    "check": "Say whether the measurements A can determine tensors of a rank.",
+    "app": "Serve a page for trying recoveries: synthetic tensors, your data, phase diagrams.",
+    "bench": "Measure the cost of the library's parts and the quality of its results, with "
+    "targets.",
+    "check": "Report whether the measurements A can determine tensors of a given rank.",
     "complete": "Complete a tensor of low Tucker rank from some of its entries.",
-    "demo": "Sense a small synthetic clip and recover it with TIHT, StoTIHT and auto.",
-    "plan": "Say how many measurements recovery needs, before they are made.",
-    "recover": "Find the tensor X of low Tucker rank with Y = A(X).",
-    "reproduce": "Run the paper's experiments; write tables, pictures and one report.",
-    "video": "Take Gaussian measurements of a clip, recover it from them, and show what came back.",
+    "demo": "Measure a small synthetic clip and recover it with TIHT, StoTIHT and auto.",
+    "plan": "Estimate by simulation how many measurements a recovery needs.",
+    "recover": "Recover the tensor X of low Tucker rank with Y = A(X).",
+    "reproduce": "Run the paper's experiments; write tables, plots and a report.",
+    "video": "Recover a clip from Gaussian measurements and report the result.",
 }
 
 

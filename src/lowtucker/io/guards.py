@@ -74,7 +74,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     target = Path(os.path.realpath(path))
     temporary = target.with_name(f".lowtucker-{secrets.token_hex(8)}.tmp")
     try:
-        with _opened_anew(temporary, path) as file:
+        with _opened_new(temporary, path) as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -83,7 +83,7 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         temporary.unlink(missing_ok=True)
 
 
-def _opened_anew(temporary: Path, path: Path) -> BinaryIO:
+def _opened_new(temporary: Path, path: Path) -> BinaryIO:
     try:
         return open(temporary, "xb")
     except OSError as error:

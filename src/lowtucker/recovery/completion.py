@@ -64,7 +64,7 @@ def complete(
         Shape of the tensor; needed with ``indices``.
     held_out : float
         Share of the samples that a first fit does not see, to measure its error on them:
-        ``result.held_out``. The second fit, whose tensor is returned, starts there and sees all.
+        ``result.held_out``. The second fit, whose tensor is returned, starts there and uses all.
         None are held out for 0, or where fewer than 1.5 samples per degree of freedom would
         remain.
     solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks, checkpoint

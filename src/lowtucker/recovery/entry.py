@@ -110,7 +110,7 @@ def recover(
     checkpoint : path-like, optional
         File to keep the run in, written after epochs. Where it exists, the call resumes from it,
         and gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes
-        where there are more epochs, and always after ``max_seconds``, which are counted anew. A
+        where there are more epochs, and always after ``max_seconds``, which start from zero. A
         checkpoint of another problem or solver is refused.
 
     Returns

@@ -94,7 +94,7 @@ class Fit:
         before: Result | None = None,
         label: str = "",
     ) -> Result:
-        """Fit. Time and history continue those of ``before``; epochs are counted anew."""
+        """Fit. Time and history continue those of ``before``; epochs start from zero."""
         solver = self.solver if solver is None else solver
         if self.loss == "squared":
             return self._squares(problem, rank, start, solver, before, label, 0)

@@ -197,7 +197,7 @@ class Journal(Keeper):
                 self.seconds += self.current.seconds
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise FileFormatError(
-                f"checkpoint {self.path} was not written by lowtucker. Delete it to begin anew."
+                f"checkpoint {self.path} was not written by lowtucker. Delete it to start over."
             ) from error
 
 
@@ -219,7 +219,7 @@ def _unpacked(source: Path, previous: Path) -> tuple[Any, dict[str, Any]]:
             f"{source} is not a checkpoint of this version of lowtucker. Give the checkpoint "
             "another name."
         )
-    advice = "Delete it to begin anew."
+    advice = "Delete it to start over."
     if previous.exists():
         advice = f"The one before it is {previous}: put it in its place to resume from there."
     if hashlib.sha256(payload).digest() != data[len(MAGIC) : len(MAGIC) + 32]:

@@ -15,10 +15,10 @@ NumPyArray = np.ndarray[Any, Any]
 class History(Mapping[str, NumPyArray]):
     """Columns with one row an epoch, the start included.
 
-    ``epoch``, ``passes`` (readings of all the rows, by the solver), ``seconds`` (of the
+    ``epoch``, ``passes`` (over all the rows, by the solver), ``seconds`` (of the
     iterations alone), ``residual`` (||y - A(X)|| / ||y||), ``cost`` (0.5 ||y - A(X)||^2),
     ``phase`` (which part of the solver made the row), and ``error`` where X_true was given. For
-    a stack of trials ``residual``, ``cost`` and ``error`` have one entry for every trial.
+    a batch of problems ``residual``, ``cost`` and ``error`` have one entry for each.
 
     A column is ``history["residual"]`` or ``history.residual``; ``dict(history)`` goes into a
     pandas DataFrame.

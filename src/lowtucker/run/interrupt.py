@@ -1,4 +1,4 @@
-"""Ctrl-C as a wish: the run ends after its step, and a second one ends at once."""
+"""Ctrl-C as a request: the run ends after its step; a second Ctrl-C ends it at once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _current: ContextVar[Interrupt | None] = ContextVar("lowtucker_interrupt", defau
 
 @contextmanager
 def interruptible() -> Iterator[Interrupt]:
-    """Take note of Ctrl-C rather than raise; only the outermost one listens.
+    """Note Ctrl-C rather than raise; only the outermost context listens.
 
     In other threads, and where somebody else handles the signal, nothing changes.
     """
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[Interrupt]:
                 signal.default_int_handler(number, frame)
             interrupt.asked = True
             logging.getLogger("lowtucker").warning(
-                "Ending after this step, with what was found. Ctrl-C again ends at once."
+                "Stopping after this step, with the best result so far. Ctrl-C again stops at once."
             )
 
         before = signal.signal(signal.SIGINT, listen)

@@ -41,6 +41,8 @@ def as_solver(solver: Any) -> Solver:
     """Make a solver of a name, a class or a solver."""
     if isinstance(solver, Solver):
         return solver
+    if isinstance(solver, Bound):  # which was bound to another problem, perhaps
+        return solver.solver
     if isinstance(solver, type) and issubclass(solver, Solver):
         return solver()
     if isinstance(solver, str) and solver.lower() in SOLVERS:

@@ -183,7 +183,9 @@ class Bound:
 
     def initial_residual(self, state: State, tol: float) -> float | None:
         """Relative residual of a start by a few rows, where the solver knows it."""
-        return None if self.is_batch else self.solver.initial_residual(state.single(), tol)
+        if self.is_batch or state.memory is None:  # of a start that failed
+            return None
+        return self.solver.initial_residual(state.single(), tol)
 
     def epoch_done(self, state: State, tol: float) -> bool:
         """Whether the residual seems to be below the tolerance: then an epoch ends early."""

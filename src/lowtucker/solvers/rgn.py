@@ -84,7 +84,7 @@ class RGN(Manifold):
         The first :math:`\lambda`.
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
-        minimum); the next one weighs the measurements anew, at random.
+        minimum); the next one reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
         prepared by. They leave the tangent space, and with it the local minima that few
@@ -186,7 +186,7 @@ class RGN(Manifold):
         problem, memory = bound.problem, state.memory
         model = self._model(problem, state.X)
         relative = float(problem.relative(model.residual))
-        # a state of other measurements or weights begins anew
+        # a state of other measurements or weights starts over
         first = not memory.trace or abs(relative - memory.trace[-1]) > 1e-3 * relative
         if first:
             damping = namespace(memory.damping).full_like(memory.damping, self.damping)

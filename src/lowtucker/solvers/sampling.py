@@ -29,7 +29,7 @@ NumPyArray = np.ndarray[Any, Any]
 class Draw:
     """A block: its rows, and the weight of its gradient.
 
-    For a stack of trials ``rows`` has one entry and ``weight`` one number for every trial.
+    For a batch of problems ``rows`` has one entry and ``weight`` one number for each.
     """
 
     rows: Rows
@@ -92,7 +92,7 @@ class BlockSampler(ABC):
         t : int
         seed : int or (int, trial)
         trials : sequence of int, optional
-            Draw for a stack of these trials: for trial k what ``seed=(seed, k)`` draws alone.
+            Draw for a batch of these trials: for trial k what ``seed=(seed, k)`` draws alone.
         """
         if not self.m:
             raise ValueError(
@@ -107,7 +107,7 @@ class BlockSampler(ABC):
         return Draw(tuple(rows), weights)
 
     def select(self, positions: Sequence[int]) -> Self:
-        """Sampler for some of the trials of the stack that it is bound to, by position."""
+        """Sampler for some problems of the batch that it is bound to, by position."""
         return self
 
     @property
