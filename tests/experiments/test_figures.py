@@ -29,6 +29,7 @@ from lowtucker.lab.experiments.success import (
 )
 from lowtucker.simulation import runner
 from lowtucker.simulation.store import Store
+from steps import advanced, begun
 
 CANDLE = Path(__file__).parents[3] / "shared" / "data" / "candle_5_A.mat"
 COLUMNS = {
@@ -323,7 +324,7 @@ def test_published_steps_are_converted_from_the_sum_to_the_mean():
     problem = lt.Problem(A, A.forward(X_true))
     solver = published_solver("StoTIHT", m, b, mu_over_m).bind(problem, (1, 2, 2))
     rows = solver.sampler.draw(0, (0, 0)).rows
-    state = solver.advance(problem, solver.init(problem, None, 0))
+    state = advanced(solver, begun(solver))
     Z = mu_over_m * m * (A.matrix[rows].T @ problem.y[rows]).reshape(5, 5, 6)
     assert len(np.unique(rows)) == b
     np.testing.assert_allclose(state.X.full(), lt.hosvd(Z, (1, 2, 2)).full(), atol=1e-12)
