@@ -283,7 +283,7 @@ def test_the_error_is_that_of_a_fit_which_has_not_seen_the_samples():
     assert held.sum() == round(0.1 * m)
     for values in (VALUES, VALUES + noise(0.1)):
         result = from_samples(values)
-        blind = lt.recover(lt.entries(SHAPE, INDICES), values, RANK, weights=1.0 * ~held)
+        blind = lt.recover(lt.entries(SHAPE, INDICES[~held]), values[~held], RANK)
         missed = values[held] - entries_of(blind.X, INDICES[held])
         expected = np.linalg.norm(missed) / np.linalg.norm(values[held])
         assert result.held_out == pytest.approx(expected, rel=1e-6)

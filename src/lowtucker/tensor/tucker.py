@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field
 from typing import Any
 
@@ -261,6 +261,12 @@ class TuckerTensor(Iterate):
         {'core': (2, 2), 'factor_0': (3, 2), 'factor_1': (4, 2)}
         """
         return {"core": self.core, **{f"factor_{k}": U for k, U in enumerate(self.factors)}}
+
+    def _map(self, function: Callable[..., Array], *others: TuckerTensor) -> TuckerTensor:
+        """Apply a function to the core and each factor: as the base class, without their names."""
+        core = function(self.core, *(X.core for X in others))
+        factors = zip(self.factors, *(X.factors for X in others), strict=True)
+        return TuckerTensor.trusted(core, tuple(function(*parts) for parts in factors))
 
     @classmethod
     def from_parts(cls, parts: Mapping[str, Array]) -> TuckerTensor:
