@@ -266,3 +266,119 @@ def test_only_one_module_knows_array_back_ends(path):
         assert all("array_api_compat" in line for line in bad)
     else:
         assert not bad
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_frozen_records_are_set_in_post_init_only(path):
+    """``object.__setattr__`` elsewhere would change what others believe to be frozen."""
+    bad = []
+    for function in ast.walk(tree_of(path)):
+        if not isinstance(function, ast.FunctionDef) or function.name == "__post_init__":
+            continue
+        bad += [
+            f"{path.name}:{node.lineno}"
+            for node in ast.walk(function)
+            if isinstance(node, ast.Attribute)
+            and node.attr == "__setattr__"
+            and isinstance(node.value, ast.Name)
+            and node.value.id == "object"
+        ]
+    assert not bad
+
+
+def private_names(part):
+    """Private functions, methods and attributes that the files of a part define."""
+    found = set()
+    for path in FILES:
+        if part_of(path) != part:
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef | ast.AsyncFunctionDef):
+                found.add(node.name)
+            elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found.add(node.attr)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+    return {name for name in found if is_private(name)}
+
+
+def is_private(name):
+    return name.startswith("_") and not name.startswith("__")
+
+
+# Private parts of Python's own, which have no public counterpart
+STANDARD = {"_fields", "_replace", "_asdict", "_make", "_processes", "_getframe", "_exit"}
+
+
+@pytest.mark.parametrize("part", ORDER)
+def test_a_part_uses_no_private_name_of_another(part):
+    own, bad = private_names(part) | STANDARD, []
+    for path in FILES:
+        if part_of(path) != part:
+            continue
+        for node in ast.walk(tree_of(path)):
+            if isinstance(node, ast.Attribute) and is_private(node.attr) and node.attr not in own:
+                mine = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
+                if not mine:  # a hook of a class of another part that a subclass calls
+                    bad.append(f"{path.relative_to(SOURCE)}:{node.lineno}: {node.attr}")
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("lowtucker."):
+                other = node.module.split(".")[1] != part
+                bad += [
+                    f"{path.relative_to(SOURCE)}:{node.lineno}: {name.name}"
+                    for name in node.names
+                    if other and is_private(name.name)
+                ]
+    assert not bad
+
+
+LEAVES = {
+    node.name
+    for path in FILES
+    if part_of(path) == "operators"
+    for node in ast.walk(tree_of(path))
+    if isinstance(node, ast.ClassDef) and node.name.endswith("Operator")
+} - {"MeasurementOperator"}
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_operators_are_known_by_their_traits(path):
+    """No ``isinstance`` of a kind of operator outside of ``operators``."""
+    assert "EntriesOperator" in LEAVES
+    if part_of(path) == "operators":
+        return
+    bad = [
+        f"{path.name}:{node.lineno}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
+        and any(isinstance(n, ast.Name) and n.id in LEAVES for n in ast.walk(node.args[1]))
+    ]
+    assert not bad
+
+
+CORE = [part for parts in LEVELS[3:] for part in parts]
+
+
+@pytest.mark.parametrize(
+    "path",
+    [path for path in FILES if part_of(path) in CORE],
+    ids=lambda path: str(path.relative_to(SOURCE)),
+)
+def test_no_text_is_searched_to_decide_something(path):
+    """``"restart" in phase``: what is decided by a word changes with the word."""
+    bad = [
+        f"{path.name}:{node.lineno}"
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Compare)
+        and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops)
+        and isinstance(node.left, ast.Constant)
+        and isinstance(node.left.value, str)
+        and not isinstance(node.comparators[0], ast.Set | ast.Tuple | ast.List)
+        and ast.unparse(node.comparators[0]) not in NAMED
+    ]
+    assert not bad
+
+
+# Mappings, whose keys are names and not texts
+NAMED = {"history", "self.history", "sizes", "row", "columns"}

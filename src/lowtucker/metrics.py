@@ -22,6 +22,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker.tensor.iterate import Iterate
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -53,7 +54,7 @@ def relative_error(X: Any, X_true: Any, *, batch_ndim: int | None = None) -> Arr
         gap, scale = (X - X_true).norm(), X_true.norm()
     else:
         for T in (X, X_true):
-            if isinstance(T, TuckerTensor) and batch_ndim is None:
+            if isinstance(T, Iterate) and batch_ndim is None:
                 batch_ndim = len(T.batch_shape)
         X, X_true = _pair(X, X_true)
         batch_ndim = batch_ndim or 0
@@ -166,7 +167,7 @@ def _pair(X: Any, X_true: Any) -> tuple[Array, Array]:
 
 
 def _full(T: Any) -> Any:
-    return T.full() if isinstance(T, TuckerTensor) else T
+    return T.full() if isinstance(T, Iterate) else T
 
 
 def _check_finite(X_true: Array) -> None:

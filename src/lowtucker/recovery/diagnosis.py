@@ -42,6 +42,7 @@ from lowtucker.solvers.manifold import (
 from lowtucker.solvers.noise import structure
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import UNDETERMINED, Finding, Status
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Case", "concluded", "examined", "explained", "larger_rank_of"]
 
@@ -79,6 +80,11 @@ class Case:
     determined: bool = True
     margin: float | None = None
     share: float = 1.0
+
+    @property
+    def is_tucker(self) -> bool:
+        """Whether X has a Tucker rank and a tangent space; other formats have neither."""
+        return isinstance(self.result.X, TuckerTensor)
 
     def checked(self, checks: Iterable[Check]) -> Case:
         """Case with the findings of checks."""
@@ -164,7 +170,7 @@ def _at_rounding(case: Case) -> bool:
 def larger_rank(case: Case) -> list[Finding]:
     """Whether a larger rank predicts held-out measurements better, where "auto" got stuck."""
     problem, result, fit = case.problem, case.result, case.fit
-    if result.status is not Status.STALLED or fit.solver != "auto":
+    if result.status is not Status.STALLED or fit.solver != "auto" or not case.is_tucker:
         return []
     quietly = replace(fit, loss="squared", callbacks=())
     with interruptible() as interrupt:
@@ -211,7 +217,7 @@ def near_the_tolerance(case: Case) -> list[Finding]:
 def smaller_rank_suffices(case: Case) -> list[Finding]:
     """Whether some directions of X are smaller than the expected error."""
     result = case.result
-    rank = smaller_rank(result) if result.success else None
+    rank = smaller_rank(result) if result.success and case.is_tucker else None
     if rank is None:
         return []
     text = f"Rank {rank} suffices: the rest of {result.rank} is smaller than the error."
@@ -225,7 +231,8 @@ def of_the_operator(case: Case) -> list[Finding]:
     """What the operator itself knows: slices without samples, duplicates."""
     weights = case.problem.weights
     counting = None if weights is None else to_numpy(weights) > 0
-    return case.problem.A.diagnose(case.result.rank, counting)
+    rank = case.result.rank if case.is_tucker else (1,) * len(case.problem.shape)
+    return case.problem.A.diagnose(rank, counting)
 
 
 def _design_examined(case: Case) -> Case:
@@ -237,7 +244,8 @@ def _design_examined(case: Case) -> Case:
     """
     problem, result = case.problem, case.result
     dof = result.degrees_of_freedom
-    if result.error_estimate is not None and result.error_estimate < DOUBT:
+    small = result.error_estimate is not None and result.error_estimate < DOUBT
+    if small or not case.is_tucker:
         return case
     if problem.equations == dof < size(problem.shape):
         # as many equations as unknowns, not linear: several tensors fit

@@ -351,8 +351,8 @@ class Run:
     def _stopped(self) -> State:
         """State of a run that no algorithm can continue: it stays where it is."""
         if self.state is None:
-            rank = (1,) * len(self.problem.shape) if self.rank is None else self.rank
-            state = failed_start(self.problem, HOSVD(attainable_rank(rank)), self.seed)
+            threshold = self.bound.thresholding or HOSVD(attainable_rank(self.bound.rank))
+            state = failed_start(self.problem, threshold, self.seed)
             return state if self.is_batch else state.batched()
         return replace(blown_up(self.state), cache=None)
 

@@ -16,6 +16,7 @@ from lowtucker.run.history import History
 from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import spectra
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Result", "load"]
 
@@ -176,7 +177,7 @@ class Result:
         phases = list(dict.fromkeys(self.history["phase"].tolist()))
         left.set_title(" then ".join(phases if len(phases) < 4 else [phases[0], "...", phases[-1]]))
         X = self.X.take([0]).single() if self.X.batch_shape else self.X
-        spectra(X).plot(right)
+        spectra(X if isinstance(X, TuckerTensor) else X.full()).plot(right)
         right.set_title("first problem" if self.X.batch_shape else "recovered tensor")
         return figure
 

@@ -18,7 +18,7 @@ from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.sampling import BlockSampler
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
-from lowtucker.thresholding import Iterate, Thresholding
+from lowtucker.thresholding import Thresholding
 
 __all__ = ["Bound", "Memory", "Solver", "State"]
 
@@ -318,11 +318,3 @@ class Solver(ABC):
     def forms_full_tensor(self) -> bool:
         """Whether it forms tensors of the full size, whatever the operator does."""
         return False
-
-
-def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int], passes: float) -> State:
-    """State at the start, after some passes."""
-    number, first = seed
-    trials = tuple(range(first, first + size(X.batch_shape)))
-    one = namespace(X.norm()).ones_like(X.norm())
-    return State(X, 0, number, trials, passes, one < 0, memory)

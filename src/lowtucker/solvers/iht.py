@@ -11,9 +11,9 @@ import numpy as np
 from lowtucker._array import Array, like, namespace, per_trial
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, Memory, Solver, State, first_state
+from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.sampling import BlockSampler, Draw
-from lowtucker.solvers.start import adopt, as_start
+from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank
 from lowtucker.thresholding import HOSVD, Thresholding

@@ -13,9 +13,9 @@ from lowtucker._array.linalg import eigvalsh, solve
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, Memory, Solver, State, first_state
+from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.iht import settle_thresholding
-from lowtucker.solvers.start import adopt, as_start
+from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace

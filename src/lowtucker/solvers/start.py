@@ -18,11 +18,11 @@ from lowtucker._array import (
 )
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import State, first_state, mapped
+from lowtucker.solvers.base import Memory, State, mapped
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import Iterate, TuckerTruncation
 
-__all__ = ["adopt", "as_start", "failed_start", "zero_iterate"]
+__all__ = ["adopt", "as_start", "failed_start", "first_state", "zero_iterate"]
 
 
 def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
@@ -89,6 +89,14 @@ def _in_dtype(X: Any, problem: Problem) -> Any:
         return like(to_numpy(x), problem.y, dtype)
 
     return X.from_parts({name: moved(x) for name, x in X.parts().items()})
+
+
+def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int], passes: float) -> State:
+    """State at the start, after some passes."""
+    number, first = seed
+    trials = tuple(range(first, first + size(X.batch_shape)))
+    one = namespace(X.norm()).ones_like(X.norm())
+    return State(X, 0, number, trials, passes, one < 0, memory)
 
 
 def failed_start(problem: Problem, thresholding: Any, seed: Seed) -> State:
