@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 import lowtucker
-from test_layers import LEVELS
+from test_layers import FACES, LEVELS
 
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
@@ -92,10 +92,26 @@ def test_links_point_to_existing_files_or_are_valid_urls(page):
             assert (page.parent / address.path).exists(), target
 
 
-def test_the_picture_of_the_layers_has_those_that_the_code_is_held_to():
+@pytest.fixture(scope="module")
+def drawing():
+    """Return the tool that draws the pictures of the architecture page."""
+    path = REPOSITORY / "tools" / "draw_architecture.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["layers.svg", "path.svg"])
+def test_committed_pictures_equal_what_the_tool_draws(drawing, name):
+    drawn = drawing.PICTURES[name]().encode()
+    assert (DOCS / "images" / name).read_bytes() == drawn, "run python tools/draw_architecture.py"
+
+
+def test_the_picture_of_the_layers_has_every_part_of_the_package():
     drawn = ElementTree.parse(DOCS / "images" / "layers.svg").getroot()
     words = {element.text for element in drawn.iter() if element.tag.endswith("}text")}
-    assert {part for level in LEVELS for part in level} <= words
+    assert {part for level in [*LEVELS, FACES] for part in level} <= words
 
 
 def test_exit_codes_on_the_cli_page_match_the_help_of_recover():
