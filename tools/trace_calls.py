@@ -11,15 +11,17 @@ A call is easy to follow if it visits few modules, each of them once. This print
   run in place: compare numbers of one version only;
 - cross-module calls, each time. Code outside of the package in between (contextlib, NumPy) is
   skipped; to resume a generator is a call;
+- hallway: those of them between two modules of the hallway, which are all modules but tensors,
+  operators and arrays;
 - returns: such calls into a module that is on the stack already, as in A -> B -> A; "2 pairs, 9
   calls" are nine of them by two pairs of a module and its caller;
 - shared modules: those that more than one other module calls.
 
-The last two look at the hallway only: all modules but tensors, operators and arrays, which anybody
-may call. Properties, special methods, lambdas and nested functions do not count there: they are
-what one module hands to another. Generated code, such as the ``__init__`` of a dataclass, counts
-nowhere. Every call is made in a process of its own, with one BLAS thread, so that its numbers do
-not depend on the calls before it.
+The last two look at the hallway only: anybody may call tensors, operators and arrays. Properties,
+special methods, lambdas and nested functions do not count there: they are what one module hands to
+another. Generated code, such as the ``__init__`` of a dataclass, counts nowhere. Every call is made
+in a process of its own, with one BLAS thread, so that its numbers do not depend on the calls before
+it.
 """
 
 from __future__ import annotations
@@ -57,6 +59,7 @@ class Trace:
     functions: set[tuple[str, str]] = field(default_factory=set)
     crossings: int = 0
     callers: dict[str, set[str]] = field(default_factory=dict)  # of modules of the hallway
+    hallway: int = 0  # crossings between two modules above the foundation
     returns: Counter[tuple[str, str]] = field(default_factory=Counter)  # by (caller, module)
 
     def __call__(self, frame: FrameType, event: str, arg: object) -> None:
@@ -72,6 +75,7 @@ class Trace:
         caller = next(below, module)
         if caller != module:
             self.crossings += 1
+            self.hallway += not {module.split(".")[0], caller.split(".")[0]} & FOUNDATION
             if module.split(".")[0] not in FOUNDATION and not _handed_over(code, module):
                 self.callers.setdefault(module, set()).add(caller)
                 self.returns[caller, module] += module in below
@@ -80,7 +84,7 @@ class Trace:
         """Columns of the table."""
         pairs, shared = len(+self.returns), sum(len(c) > 1 for c in self.callers.values())
         returns = f"{pairs} pairs, {self.returns.total()} calls"
-        return len(self.modules), len(self.functions), self.crossings, returns, shared
+        return len(self.modules), len(self.functions), self.crossings, self.hallway, returns, shared
 
     def details(self) -> Iterator[str]:
         """Returns and shared modules."""
@@ -193,8 +197,9 @@ def main() -> None:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=spawn, max_tasks_per_child=1) as pool:
         traces = dict(zip(names, pool.map(traced, names), strict=True))
-    row = "{:32} | {:>7} | {:>9} | {:>18} | {:19} | {:>6}"
-    print(row.format("call", "modules", "functions", "cross-module calls", "returns", "shared"))
+    row = "{:32} | {:>7} | {:>9} | {:>18} | {:>7} | {:19} | {:>6}"
+    titles = ("modules", "functions", "cross-module calls", "hallway", "returns", "shared")
+    print(row.format("call", *titles))
     for name, trace in traces.items():
         print(row.format(CALLS[name][0], *trace.summary()))
     for name, trace in traces.items() if arguments.returns else ():

@@ -12,8 +12,10 @@ from lowtucker._array import (
     all_finite,
     as_float,
     like,
+    namespace,
     real_dtype,
     same_kind,
+    size,
     to_numpy,
 )
 from lowtucker._array.random import Seed, as_seed
