@@ -14,7 +14,7 @@ from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.recovery.entry import checked_truth, recovered, warn_of_unsampled
-from lowtucker.recovery.fit import OVER, Fit, Loss, check_loss, joined
+from lowtucker.recovery.fit import OVER, Fit, Loss, joined
 from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import RankSearch
 from lowtucker.run.progress import Callback
@@ -105,22 +105,14 @@ def complete(
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
     solver = solver.lower() if isinstance(solver, str) else solver
-    check_loss(loss)
-    if max_seconds is not None:
-        as_number(max_seconds, "max_seconds", positive=True)
+    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     problem = Problem(A, y)
     warn_of_unsampled(problem)
-    X_true = checked_truth(X_true, problem)
-    settings = {
-        "solver": solver, "tol": tol, "noise_std": noise_std, "loss": loss, "seed": seed,
-        "rank": rank, "held_out": share,
-    }  # fmt: skip
+    fit = replace(fit, X_true=checked_truth(X_true, problem))
+    settings = fit.identity | {"rank": rank, "held_out": share}
     with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
-        fit = Fit.within(
-            scope, solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
-        )
         held = _held(A, rank, share, seed)
-        result = _completed(scope.problem, rank, fit, held)
+        result = _completed(scope.problem, rank, fit.within(scope), held)
     return scope.export(result)
 
 

@@ -13,7 +13,6 @@ from lowtucker._array import (
     Array,
     all_finite,
     as_float,
-    as_number,
     is_complex,
     like,
     namespace,
@@ -26,13 +25,20 @@ from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined, explained, larger_rank_of
-from lowtucker.recovery.fit import Fit, Loss, check_loss, tensor_or_state
+from lowtucker.recovery.fit import Fit, Loss, tensor_or_state
 from lowtucker.recovery.rank import RankSearch, search_rank
-from lowtucker.run.loop import bind, conditions, execute
+from lowtucker.run.execute import execute
+from lowtucker.run.loop import bind
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
-from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
+from lowtucker.run.stopping import (
+    MaxEpochs,
+    ResidualBelow,
+    Stalled,
+    StoppingRule,
+    conditions,
+)
 from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, phases_of
 from lowtucker.status import UNDETERMINED
@@ -151,22 +157,14 @@ def recover(
     solver = solver.lower() if isinstance(solver, str) else solver
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
-    check_loss(loss)
-    if max_seconds is not None:
-        as_number(max_seconds, "max_seconds", positive=True)
+    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     _check_one(problem, search, loss)
     warn_of_unsampled(problem)
-    X_true = checked_truth(X_true, problem)
-    settings = {
-        "solver": solver, "tol": tol, "noise_std": noise_std, "loss": loss, "seed": seed,
-        "rank": rank, "held_out": 0.0,
-    }  # fmt: skip
+    fit = replace(fit, X_true=checked_truth(X_true, problem))
+    settings = fit.identity | {"rank": rank, "held_out": 0.0}
     with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
-        fit = Fit.within(
-            scope, solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss
-        )
         start = scope.into(start, "start")
-        result = recovered(scope.problem, rank, fit, start=start)
+        result = recovered(scope.problem, rank, fit.within(scope), start=start)
     return scope.export(result)
 
 

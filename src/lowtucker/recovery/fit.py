@@ -12,8 +12,8 @@ from lowtucker._array import Array, as_number, to_numpy
 from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
+from lowtucker.run.execute import Keeper, execute
 from lowtucker.run.history import History
-from lowtucker.run.loop import Keeper, execute
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import RESUMABLE, Scope
@@ -54,35 +54,35 @@ class Fit:
     loss: Loss
     keeper: Keeper = field(default_factory=Keeper)
 
-    @classmethod
-    def within(
-        cls,
-        scope: Scope,
-        solver: Any,
-        tol: float,
-        max_epochs: int,
-        max_seconds: float | None,
-        noise_std: float | None,
-        X_true: Any,
-        seed: Seed,
-        callbacks: Sequence[Callback],
-        loss: Loss,
-    ) -> Fit:
-        """Make a fit with a call's settings for the problem inside of a scope."""
-        if noise_std is not None:
-            as_number(noise_std, "noise_std", 0.0)
-        return cls(
-            scope.solver(solver),
-            tol,
-            max_epochs,
-            max_seconds,
-            scope.noise_std(noise_std),
-            scope.into(X_true, "X_true"),
-            seed,
-            scope.callbacks(callbacks),
-            loss,
-            scope.keeper,
+    def __post_init__(self) -> None:
+        """Check the settings that are not checked where they are used."""
+        is_word = self.loss is None or isinstance(self.loss, str)
+        if not is_word or self.loss not in get_args(Loss):
+            raise (ValueError if is_word else TypeError)(
+                f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r:.80}."
+            )
+        if self.max_seconds is not None:
+            as_number(self.max_seconds, "max_seconds", positive=True)
+
+    def within(self, scope: Scope) -> Fit:
+        """Return the same fit for the problem inside of a scope."""
+        if self.noise_std is not None:
+            as_number(self.noise_std, "noise_std", 0.0)
+        return replace(
+            self,
+            solver=scope.solver(self.solver),
+            noise_std=scope.noise_std(self.noise_std),
+            X_true=scope.into(self.X_true, "X_true"),
+            callbacks=scope.callbacks(self.callbacks),
+            keeper=scope.keeper,
         )
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Settings that make it another fit than others; limits and callbacks do not."""
+        return {
+            name: getattr(self, name) for name in ("solver", "tol", "noise_std", "loss", "seed")
+        }
 
     def __call__(
         self,
@@ -183,15 +183,6 @@ class Fit:
             return rule
         left = self.max_seconds + self.keeper.seconds - seconds
         return rule | MaxSeconds(max(1e-9, left) if seconds else left)
-
-
-def check_loss(loss: Any) -> None:
-    """Refuse an unknown loss."""
-    is_word = loss is None or isinstance(loss, str)
-    if not is_word or loss not in get_args(Loss):
-        raise (ValueError if is_word else TypeError)(
-            f"loss must be one of {', '.join(get_args(Loss))}, got {loss!r:.80}."
-        )
 
 
 def tensor_or_state(start: Any, problem: Problem) -> Any:

@@ -22,7 +22,8 @@ from lowtucker._version import __version__
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.run.codec import Codec
-from lowtucker.run.loop import Keeper, Ledger
+from lowtucker.run.execute import Keeper
+from lowtucker.run.ledger import Ledger
 from lowtucker.run.result import Result
 from lowtucker.solvers import State
 from lowtucker.status import Status

@@ -6,13 +6,10 @@ axis is taken off where rules, callbacks and results meet the user.
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
-from copy import copy
-from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
@@ -23,17 +20,11 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.run.history import History
-from lowtucker.run.interrupt import Interrupt, interruptible
+from lowtucker.run.interrupt import Interrupt
+from lowtucker.run.ledger import Found, Ledger
 from lowtucker.run.progress import Callback, Progress
 from lowtucker.run.result import Result
-from lowtucker.run.stopping import (
-    Either,
-    MaxEpochs,
-    MaxSeconds,
-    ResidualBelow,
-    Stalled,
-    StoppingRule,
-)
+from lowtucker.run.stopping import Stalled, StoppingRule, epochs_allowed, tolerance
 from lowtucker.solvers import Bound, Solver, State
 from lowtucker.solvers.manifold import blown_up
 from lowtucker.solvers.start import failed_start
@@ -41,7 +32,7 @@ from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.thresholding import HOSVD, Iterate
 
-__all__ = ["Keeper", "Ledger", "Run", "bind", "conditions", "epochs_allowed", "execute"]
+__all__ = ["Run", "bind"]
 
 # At the noise floor a second-order solver goes on while a step lowers the residual by so much
 FINISHED = 1e-4
@@ -49,132 +40,6 @@ FINISHED = 1e-4
 BLOW_UP = 1e6
 # Endings with which a problem keeps its best iterate rather than its last
 BEST = (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED)
-
-
-class Keeper:
-    """Keeps the fits of a call: this one keeps nothing but the result of a run that failed.
-
-    Attributes
-    ----------
-    keeps : bool
-        Whether it wants snapshots.
-    seconds : float
-        Time of the iterations of earlier calls, which it has read.
-    partial : Result or None
-        What a run had found when its rows could not be read.
-    """
-
-    keeps = False
-    seconds = 0.0
-    partial: Any = None
-
-    def next_fit(self, max_epochs: int | None) -> tuple[Any, Any]:
-        """Result of the next fit if it is finished, or else what to resume from, if anything."""
-        return None, None
-
-    def epoch(self, kept: Any) -> None:
-        """Note the end of an epoch."""
-
-    def finish(self, max_epochs: int | None, result: Any, kept: Any) -> None:
-        """Note the end of a fit."""
-
-
-class Found(NamedTuple):
-    """A tensor, as a batch of one, and its relative residual and error."""
-
-    X: Any
-    residual: float
-    error: float
-
-
-@dataclass
-class Ledger:
-    """All that a run is made of beside its settings: what a checkpoint keeps.
-
-    Attributes
-    ----------
-    active : positions of the problems that the solver at work advances
-    waiting : positions of those that wait for the next solver
-    statuses, epochs : of every problem
-    ended : tensor of every problem that has ended, by position
-    best, best_residual, best_error : the best so far of all problems
-    estimated : whether the residual of the last row is that of a few rows only
-    first_row : row of the history with which the phase began
-    seconds, passes : of this phase's clock, and of earlier phases
-    recorded : the state of the last row of the history
-    """
-
-    active: Any
-    statuses: Any
-    epochs: Any
-    best_residual: Any
-    best_error: Any
-    phase: int = 0
-    waiting: list[int] = field(default_factory=list)
-    ended: dict[int, tuple[Any, float, float]] = field(default_factory=dict)
-    best: Any = None
-    estimated: bool = False
-    first_row: int = 0
-    seconds: float = 0.0
-    passes: float = 0.0
-    recorded: Any = None
-    history: History = field(default_factory=History)
-
-    @classmethod
-    def of(cls, count: int) -> Ledger:
-        """Ledger of a run that has not begun, of so many problems."""
-        unknown = np.full(count, np.nan)
-        statuses = np.full(count, Status.INTERRUPTED, dtype=object)
-        return cls(np.arange(count), statuses, np.zeros(count, dtype=int), unknown, unknown.copy())
-
-    def snapshot(self) -> Ledger:
-        """Copy that later epochs do not change."""
-        kept = replace(self, history=self.history.until_now())
-        for name in ("active", "statuses", "epochs", "best_residual", "best_error"):
-            setattr(kept, name, getattr(self, name).copy())
-        kept.waiting, kept.ended = copy(self.waiting), copy(self.ended)
-        return kept
-
-
-def execute(
-    problem: Problem,
-    phases: list[Solver],
-    rank: Any,
-    *,
-    stop: StoppingRule,
-    start: Any,
-    X_true: Any,
-    seed: Seed,
-    callbacks: Sequence[Callback],
-    keeper: Keeper,
-) -> Result:
-    """Run solvers on a problem of moderate scale; what is kept already is not computed again."""
-    limit = epochs_allowed(stop)
-    run = Run(problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps)
-    finished, kept = keeper.next_fit(limit)
-    if finished is not None:
-        result: Result = finished
-        return result
-    interrupt = None
-    try:
-        with interruptible() as interrupt, entered(callbacks):
-            if kept is None:
-                run.begin(start)
-            else:
-                run.resume(kept)
-            run.go(callbacks, interrupt, keeper.epoch)
-    except OSError:  # rows that could not be read
-        if run.ledger.history.rows < 2:
-            raise
-        run.interrupt()
-        if interrupt is None or not interrupt.asked:
-            keeper.partial = run.result()
-            keeper.finish(limit, keeper.partial, run.kept)
-            raise
-        # Ctrl-C, which ends the workers of a LocalCluster too
-    result = run.result()
-    keeper.finish(limit, result, run.kept)
-    return result
 
 
 class Run:
@@ -204,7 +69,7 @@ class Run:
         keeps: bool = False,
     ) -> None:
         self.problem, self.phases, self.rank, self.seed = problem, phases, rank, seed
-        self.stop, self.tol = stop, _tolerance(stop)
+        self.stop, self.tol = stop, tolerance(stop)
         self.is_batch = bool(problem.batch_shape)
         self.count = problem.batch_shape[0] if self.is_batch else 1
         self.X_true = _truth(X_true, self.is_batch)
@@ -591,16 +456,6 @@ def _some(X: Any, which: Any) -> Any:
     return namespace(X).take(X, like(np.asarray(which), X), axis=0)
 
 
-@contextmanager
-def entered(callbacks: Sequence[Callback]) -> Iterator[None]:
-    """Enter those of the callbacks that are context managers."""
-    with ExitStack() as stack:
-        for callback in callbacks:
-            if isinstance(callback, AbstractContextManager):
-                stack.enter_context(callback)
-        yield
-
-
 def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> Bound:
     """Settle the solver for the problem; warn of too few measurements."""
     if rank is not None and warn:
@@ -615,33 +470,3 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> B
                 UnderdeterminedWarning,
             )
     return solver.bind(problem, rank)
-
-
-def epochs_allowed(rule: Any) -> int | None:
-    """Largest number of epochs that a rule allows, for progress bars."""
-    if isinstance(rule, MaxEpochs):
-        return rule.epochs
-    limits = [
-        epochs_allowed(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)
-    ]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
-
-
-def conditions(rule: Any) -> str:
-    """What a rule asks for beside limits of epochs and time, as a text."""
-    if isinstance(rule, MaxEpochs | MaxSeconds):
-        return ""
-    if hasattr(rule, "first"):
-        parts = [conditions(rule.first), conditions(rule.second)]
-        return f"{type(rule).__name__}({', '.join(filter(None, parts))})"
-    return repr(rule)
-
-
-def _tolerance(rule: Any) -> float:
-    """Largest residual that ends a run by itself; a rule that is met only with another is none."""
-    if isinstance(rule, ResidualBelow):
-        return float(np.min(rule.tol))
-    if isinstance(rule, Either):
-        return max(_tolerance(rule.first), _tolerance(rule.second))
-    return -math.inf

@@ -12,8 +12,8 @@ import numpy as np
 from lowtucker._array import without_gradients
 from lowtucker.problem import Problem
 from lowtucker.run.checkpoint import Journal, fingerprint
+from lowtucker.run.execute import Keeper
 from lowtucker.run.interrupt import Interrupt, interruptible
-from lowtucker.run.loop import Keeper
 from lowtucker.run.progress import Callback, Progress
 from lowtucker.run.result import Result
 from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Protocol
@@ -19,6 +20,9 @@ __all__ = [
     "ResidualBelow",
     "Stalled",
     "StoppingRule",
+    "conditions",
+    "epochs_allowed",
+    "tolerance",
 ]
 
 Mask = np.ndarray[Any, Any]
@@ -223,3 +227,33 @@ class MaxSeconds(StoppingRule):
     def met(self, history: Columns) -> Mask:
         """Compare the clock."""
         return np.asarray(history["seconds"][-1] >= self.seconds)
+
+
+def epochs_allowed(rule: Any) -> int | None:
+    """Largest number of epochs that a rule allows, for progress bars."""
+    if isinstance(rule, MaxEpochs):
+        return rule.epochs
+    limits = [
+        epochs_allowed(getattr(rule, part)) for part in ("first", "second") if hasattr(rule, part)
+    ]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def conditions(rule: Any) -> str:
+    """What a rule asks for beside limits of epochs and time, as a text."""
+    if isinstance(rule, MaxEpochs | MaxSeconds):
+        return ""
+    if hasattr(rule, "first"):
+        parts = [conditions(rule.first), conditions(rule.second)]
+        return f"{type(rule).__name__}({', '.join(filter(None, parts))})"
+    return repr(rule)
+
+
+def tolerance(rule: Any) -> float:
+    """Largest residual that ends a run by itself; a rule that is met only with another is none."""
+    if isinstance(rule, ResidualBelow):
+        return float(np.min(rule.tol))
+    if isinstance(rule, Either):
+        return max(tolerance(rule.first), tolerance(rule.second))
+    return -math.inf

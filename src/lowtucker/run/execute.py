@@ -1,0 +1,97 @@
+"""One fit: a run from its start, or from a checkpoint, to its result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from typing import Any
+
+from lowtucker._array.random import Seed
+from lowtucker.problem import Problem
+from lowtucker.run.interrupt import interruptible
+from lowtucker.run.loop import Run
+from lowtucker.run.progress import Callback
+from lowtucker.run.result import Result
+from lowtucker.run.stopping import StoppingRule, epochs_allowed
+from lowtucker.solvers import Solver
+
+__all__ = ["Keeper", "execute"]
+
+
+class Keeper:
+    """Keeps the fits of a call: this one keeps nothing but the result of a run that failed.
+
+    Attributes
+    ----------
+    keeps : bool
+        Whether it wants snapshots.
+    seconds : float
+        Time of the iterations of earlier calls, which it has read.
+    partial : Result or None
+        What a run had found when its rows could not be read.
+    """
+
+    keeps = False
+    seconds = 0.0
+    partial: Any = None
+
+    def next_fit(self, max_epochs: int | None) -> tuple[Any, Any]:
+        """Result of the next fit if it is finished, or else what to resume from, if anything."""
+        return None, None
+
+    def epoch(self, kept: Any) -> None:
+        """Note the end of an epoch."""
+
+    def finish(self, max_epochs: int | None, result: Any, kept: Any) -> None:
+        """Note the end of a fit."""
+
+
+def execute(
+    problem: Problem,
+    phases: list[Solver],
+    rank: Any,
+    *,
+    stop: StoppingRule,
+    start: Any,
+    X_true: Any,
+    seed: Seed,
+    callbacks: Sequence[Callback],
+    keeper: Keeper,
+) -> Result:
+    """Run solvers on a problem of moderate scale; what is kept already is not computed again."""
+    limit = epochs_allowed(stop)
+    run = Run(problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps)
+    finished, kept = keeper.next_fit(limit)
+    if finished is not None:
+        result: Result = finished
+        return result
+    interrupt = None
+    try:
+        with interruptible() as interrupt, _entered(callbacks):
+            if kept is None:
+                run.begin(start)
+            else:
+                run.resume(kept)
+            run.go(callbacks, interrupt, keeper.epoch)
+    except OSError:  # rows that could not be read
+        if run.ledger.history.rows < 2:
+            raise
+        run.interrupt()
+        if interrupt is None or not interrupt.asked:
+            keeper.partial = run.result()
+            keeper.finish(limit, keeper.partial, run.kept)
+            raise
+        # Ctrl-C, which ends the workers of a LocalCluster too
+    result = run.result()
+    keeper.finish(limit, result, run.kept)
+    return result
+
+
+@contextmanager
+def _entered(callbacks: Sequence[Callback]) -> Iterator[None]:
+    """Enter those of the callbacks that are context managers."""
+    with ExitStack() as stack:
+        for callback in callbacks:
+            if isinstance(callback, AbstractContextManager):
+                stack.enter_context(callback)
+        yield

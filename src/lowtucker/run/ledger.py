@@ -1,0 +1,71 @@
+"""All that a run is made of beside its settings: what a checkpoint keeps."""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker.run.history import History
+from lowtucker.status import Status
+
+__all__ = ["Found", "Ledger"]
+
+
+class Found(NamedTuple):
+    """A tensor, as a batch of one, and its relative residual and error."""
+
+    X: Any
+    residual: float
+    error: float
+
+
+@dataclass
+class Ledger:
+    """All that a run is made of beside its settings: what a checkpoint keeps.
+
+    Attributes
+    ----------
+    active : positions of the problems that the solver at work advances
+    waiting : positions of those that wait for the next solver
+    statuses, epochs : of every problem
+    ended : tensor of every problem that has ended, by position
+    best, best_residual, best_error : the best so far of all problems
+    estimated : whether the residual of the last row is that of a few rows only
+    first_row : row of the history with which the phase began
+    seconds, passes : of this phase's clock, and of earlier phases
+    recorded : the state of the last row of the history
+    """
+
+    active: Any
+    statuses: Any
+    epochs: Any
+    best_residual: Any
+    best_error: Any
+    phase: int = 0
+    waiting: list[int] = field(default_factory=list)
+    ended: dict[int, tuple[Any, float, float]] = field(default_factory=dict)
+    best: Any = None
+    estimated: bool = False
+    first_row: int = 0
+    seconds: float = 0.0
+    passes: float = 0.0
+    recorded: Any = None
+    history: History = field(default_factory=History)
+
+    @classmethod
+    def of(cls, count: int) -> Ledger:
+        """Ledger of a run that has not begun, of so many problems."""
+        unknown = np.full(count, np.nan)
+        statuses = np.full(count, Status.INTERRUPTED, dtype=object)
+        return cls(np.arange(count), statuses, np.zeros(count, dtype=int), unknown, unknown.copy())
+
+    def snapshot(self) -> Ledger:
+        """Copy that later epochs do not change."""
+        kept = replace(self, history=self.history.until_now())
+        for name in ("active", "statuses", "epochs", "best_residual", "best_error"):
+            setattr(kept, name, getattr(self, name).copy())
+        kept.waiting, kept.ended = copy(self.waiting), copy(self.ended)
+        return kept
