@@ -283,7 +283,7 @@ MAKE = [
         ValueError,
         "DenseOperator.forward expects ... Did you vectorise the",
     ),
-    (lambda: A.tangent(X), TypeError, "T must ... Try lowtucker.TangentSpace"),
+    (lambda: A.tangent(T.X), TypeError, "T must ... Try lowtucker.TangentSpace"),
     (
         lambda: BATCH.tangent(T),
         ValueError,

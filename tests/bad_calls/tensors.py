@@ -476,6 +476,7 @@ TUCKER_TENSORS = [
     ),
     (lambda: TUCKER + TUCKER.full(), TypeError, "expected a TuckerTensor, got ndarray"),
     (lambda: TUCKER - 1, TypeError, "expected a TuckerTensor, got int. Use X.full() to work"),
+    (lambda: TUCKER + 5, TypeError, "expected a TuckerTensor, got int. Use X.full() to work"),
     (
         lambda: TUCKER + lt.random_tucker((4, 5, 4), (2, 2, 2)),
         ValueError,
