@@ -165,18 +165,6 @@ def test_single_precision_stays_single():
     np.testing.assert_array_equal(result.weights == 0, bad)
 
 
-def test_every_kind_of_array(kind):
-    A, y, _, _, bad = make((6, 5), (2, 2), 80, seed=1)
-    expected = lt.recover(A, y, (2, 2), solver="rgn", loss="huber")
-    given = lt.DenseOperator(kind(A.matrix), (6, 5))
-    result = lt.recover(given, kind(y), (2, 2), solver="rgn", loss="huber")
-    assert kind.owns(result.weights)
-    assert kind.owns(result.X.core)
-    np.testing.assert_allclose(np.asarray(result.weights), expected.weights, rtol=0, atol=1e-6)
-    np.testing.assert_allclose(np.asarray(result.X.full()), expected.X.full(), rtol=0, atol=1e-8)
-    np.testing.assert_array_equal(np.asarray(result.weights) == 0, bad)
-
-
 # the weights
 
 

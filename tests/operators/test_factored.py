@@ -104,17 +104,6 @@ def test_a_start_of_entries_leaves_the_diagonal_out():
     np.testing.assert_allclose(start.full(), projected, rtol=0, atol=1e-12)
 
 
-def test_every_kind_of_array(kind):
-    A = rank_one(12, (3, 4, 2))
-    other = lt.rank_one([kind(F) for F in A.factors])
-    X = lt.random_tucker((3, 4, 2), (2, 2, 2), seed=0)
-    given = lt.TuckerTensor(kind(X.core), [kind(U) for U in X.factors])
-    assert kind.owns(other.forward(given))
-    np.testing.assert_allclose(np.asarray(other.forward(given)), A.forward(X), atol=1e-12)
-    v = np.arange(12.0)
-    np.testing.assert_allclose(np.asarray(other.adjoint(kind(v))), A.adjoint(v), atol=1e-12)
-
-
 ONES = np.ones((4, 3))
 
 

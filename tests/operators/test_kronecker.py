@@ -283,47 +283,6 @@ def test_recovers_from_two_steps():
     assert lt.metrics.relative_error(result.X, X) < 1e-5
 
 
-def test_every_kind_of_array(kind):
-    factors, v = matrices((2, 3), (3, 4)), np.arange(6.0)
-    X = lt.random_tucker((3, 4), (2, 2), seed=0)
-    given = lt.TuckerTensor(kind(X.core), [kind(U) for U in X.factors])
-    one, other = kronecker(factors), kronecker([kind(F) for F in factors])
-    T = lt.TangentSpace(given)
-    gram, gradient, residual = other.tangent(T).normal_equations(kind(v))
-    # signs of its basis may differ from those of NumPy's
-    D = np.asarray(other.tangent(T).dense())
-    start, rank = other.spectral_start(kind(v), (3, 1)), (3, 1)  # more than the 2 of mode 0
-    for mine, theirs in (
-        (one.forward(X), other.forward(given)),
-        (one.adjoint(v), other.adjoint(kind(v))),
-        (one.row_norms(), other.row_norms()),
-        (one.spectral_start(v, rank).full(), start.full()),
-        (one.restrict(slice(2, 5)).forward(X), other.restrict(slice(2, 5)).forward(given)),
-        (v - one.forward(X), residual),
-        (D.T @ D, gram),
-        (D.T @ np.asarray(residual), gradient),
-    ):
-        assert kind.owns(theirs)
-        np.testing.assert_allclose(np.asarray(theirs), mine, rtol=0, atol=1e-11)
-
-
-def test_every_kind_of_array_in_two_steps(kind):
-    factors, final, v = matrices((5, 2), (12, 2)), numbers((7, 10), 9), np.arange(7.0)
-    X = lt.random_tucker((3, 4, 2), (2, 2, 2), seed=0)
-    given = lt.TuckerTensor(kind(X.core), [kind(U) for U in X.factors])
-    one = kronecker(factors, (3, 4, 2), final)
-    other = kronecker([kind(F) for F in factors], (3, 4, 2), kind(final))
-    for mine, theirs in (
-        (one.forward(X), other.forward(given)),
-        (one.forward(X.full()), other.forward(given.full())),
-        (one.adjoint(v), other.adjoint(kind(v))),
-        (one.row_norms(), other.row_norms()),
-        (one.restrict([4, 4]).forward(X), other.restrict([4, 4]).forward(given)),
-    ):
-        assert kind.owns(theirs)
-        np.testing.assert_allclose(np.asarray(theirs), mine, rtol=0, atol=1e-11)
-
-
 ONES = np.ones((2, 3))
 
 

@@ -182,17 +182,6 @@ def test_restarts_recover_from_few_measurements():
         assert result.error < 1e-4
 
 
-def test_every_kind_of_array(kind):
-    problem, X_true = make((6, 5), (2, 2), 60)
-    A = lt.DenseOperator(kind(problem.A.matrix), (6, 5))
-    solver = lt.RGN(products=True)
-    result = lt.recover(A, kind(problem.y), (2, 2), solver=solver, max_epochs=8, tol=1e-4)
-    assert result.success
-    assert all(kind.owns(part) for part in (result.X.core, *result.X.factors))
-    full = np.asarray(result.X.full())
-    assert lt.metrics.relative_error(full, X_true.full()) < 1e-3
-
-
 def test_resumed_equals_uninterrupted(tmp_path):
     problem, _ = make(noise=0.01)
     solver = lt.RGN(products=True)

@@ -529,22 +529,6 @@ def test_names(name, solver):
     np.testing.assert_array_equal(named.X.core, given.X.core)
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [lt.RGN(), lt.RSGD(block_size=20), lt.RSGD(block_size=40, least_squares=True), lt.RCG()],
-    ids=repr,
-)
-def test_every_kind_of_array(kind, solver):
-    if kind.name == "jax" and not isinstance(solver, lt.RGN):
-        pytest.skip("compiling takes seconds, and one solver shows what there is to see")
-    problem, _ = make((6, 5), (2, 2), 60)
-    A = lt.DenseOperator(kind(problem.A.matrix), (6, 5))
-    result = lt.recover(A, kind(problem.y), (2, 2), solver=solver, max_epochs=2)
-    assert all(kind.owns(part) for part in (result.X.core, *result.X.factors))
-    expected = lt.recover(problem.A, problem.y, (2, 2), solver=solver, max_epochs=2)
-    np.testing.assert_allclose(np.asarray(result.X.full()), expected.X.full(), rtol=0, atol=1e-9)
-
-
 # error estimate
 
 
