@@ -42,7 +42,7 @@ def assert_same_numbers(one, other):
 
 @pytest.mark.slow
 def test_five_hundred_recoveries_leave_no_memory_behind():
-    process = psutil.Process()
+    process, threads = psutil.Process(), threading.active_count()  # other tests leave some
     solvers = ["auto", lt.TIHT(step=0.5), lt.StoTIHT(block_size=60, step=0.5), "rgn", "rcg"]
     sizes = []
     for k in range(600):
@@ -51,7 +51,7 @@ def test_five_hundred_recoveries_leave_no_memory_behind():
             gc.collect()
             sizes.append(process.memory_info().rss)
     assert max(sizes) <= 1.05 * sizes[0], sizes
-    assert threading.active_count() < 10
+    assert threading.active_count() <= threads
 
 
 def test_files_are_closed(tmp_path):
