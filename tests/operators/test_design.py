@@ -1,4 +1,4 @@
-"""The tangent design beyond the contract: chunks, tiles, kinds of arrays, arguments."""
+"""The tangent design beyond the contract: chunks, tiles, arguments."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_more_rows_than_a_chunk(rng):
     A, T = make(rng, shape=(3, 2, 2), rank=(1, 2, 2), m=2 * design.CHUNK + 3)
     D = A.tangent(T)
     assert [rows.stop - rows.start for rows, _ in D.rows()] == [design.CHUNK, design.CHUNK, 3]
-    basis = np.stack([T.full(e).reshape(-1) for e in np.eye(T.dof)], axis=1)
+    basis = np.batch([T.full(e).reshape(-1) for e in np.eye(T.dof)], axis=1)
     np.testing.assert_allclose(D.dense(), A.matrix @ basis, atol=1e-12)
 
 
@@ -93,8 +93,8 @@ def test_fast_tangents_are_declared(rng):
 
 def test_a_batch_and_another_shape_are_refused(rng):
     _, T = make(rng)
-    stack = lt.gaussian(SHAPE, M, seed=0, trials=2)
+    batch = lt.gaussian(SHAPE, M, seed=0, trials=2)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a batch"):
-        stack.tangent(T)
+        batch.tangent(T)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent expects X of shape .*4, 3, 6\)"):
         lt.gaussian((4, 3, 6), M, seed=0).tangent(T)
