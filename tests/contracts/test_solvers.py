@@ -168,7 +168,7 @@ def passes_over_a_row(solver):
     return (1, 1) if solver.step != "auto" else (2, 2)
 
 
-def test_each_row_is_read_at_most_once_per_step_and_passes_are_counted(case):
+def test_passes_count_how_often_rows_are_read(case):
     """Once for a fixed step; the line search of an automatic one reads the block a second time."""
     solver, (shape, rank, m, *kind) = case
     if kind:
