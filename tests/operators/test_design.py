@@ -62,7 +62,7 @@ def test_more_rows_than_a_chunk(rng):
     A, T = make(rng, shape=(3, 2, 2), rank=(1, 2, 2), m=2 * design.CHUNK + 3)
     D = A.tangent(T)
     assert [rows.stop - rows.start for rows, _ in D.rows()] == [design.CHUNK, design.CHUNK, 3]
-    basis = np.batch([T.full(e).reshape(-1) for e in np.eye(T.dof)], axis=1)
+    basis = np.stack([T.full(e).reshape(-1) for e in np.eye(T.dof)], axis=1)
     np.testing.assert_allclose(D.dense(), A.matrix @ basis, atol=1e-12)
 
 
