@@ -231,7 +231,7 @@ THRESHOLDINGS = {
     "HOSVD": lt.HOSVD,
     "STHOSVD": lt.STHOSVD,
     "STHOSVD-backwards": lambda rank: lt.STHOSVD(rank, mode_order=tuple(range(len(rank)))[::-1]),
-    "HOOI": lambda rank: lt.HOOI(rank, max_iterations=5),  # where it ends hangs on rounding
+    "HOOI": lambda rank: lt.HOOI(rank, max_iterations=5),  # its limit depends on rounding
 }
 
 # name -> how to make it for a block size. tests/contracts/test_samplers.py

@@ -1,4 +1,4 @@
-"""What checkpoints are tried on: every solver, every way a call is made of fits."""
+"""Calls that checkpoints are tested on: every solver, every kind of call that makes fits."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def undisturbed(name):
 
 
 def assert_same(one, other):
-    """Results that are the same, bit for bit, but for the time they took."""
+    """Check that results are identical, bit for bit, except for times."""
     assert one.rank == other.rank
     np.testing.assert_array_equal(one.X.core, other.X.core, strict=True)
     for U, V in zip(one.X.factors, other.X.factors, strict=True):
@@ -112,7 +112,7 @@ def slowly(progress):
 
 
 def read_until(stream, word):
-    """Read what a process says until it says a word: then it is at work."""
+    """Read the output of a process until a word appears: then it is running."""
     seen = b""
     while word not in seen:
         chunk = stream.read1(4096)
@@ -120,7 +120,7 @@ def read_until(stream, word):
         seen += chunk
 
 
-# A command whose solver waits in a step until Ctrl-C was pressed: it cannot have ended before
+# A command whose solver waits in a step until Ctrl-C is pressed: it cannot have finished before
 HELD = """
 import os, signal, sys, time
 from lowtucker.cli import main
@@ -163,7 +163,7 @@ def interrupted(command, *, solver, step):
 
 
 def serve():
-    """Make calls in processes that are forked from this one, as they are asked for.
+    """Make calls on request, each in a process forked from this one.
 
     A line of JSON is a call: its name, its checkpoint, and the file for its result. Answers are
     the number of the process, and how it ended.

@@ -37,7 +37,7 @@ def named(*values):
 
 EVERY_DTYPE = named(*DTYPES)
 WEIGHTED = {"unweighted": False, "weighted": True}
-TRIALS = {"one": None, "stack": 2}
+TRIALS = {"one": None, "batch": 2}
 every_dtype = every(dtype=EVERY_DTYPE)
 
 
@@ -237,7 +237,7 @@ def test_compress_and_from_factors(kind, dtype):
     jax=False,
     dtype=EVERY_DTYPE,
     truncate={"hosvd": lt.hosvd, "sthosvd": lt.sthosvd, "hooi": lt.hooi},
-    batch={"one": (), "stack": (3,)},
+    batch={"one": (), "batch": (3,)},
 )
 def test_truncations(kind, dtype, truncate, batch):
     noise = 0.01 * draw((*batch, *SHAPE), dtype, 5)
@@ -250,11 +250,11 @@ def test_truncations(kind, dtype, truncate, batch):
 
 def test_hosvd_of_a_batch_with_badly_scaled_items(kind):
     """Mix items that need the SVD with items that do not."""
-    stack = lt.random_tucker((6, 7, 8), (2, 2, 2), 1, trials=4)
+    batch = lt.random_tucker((6, 7, 8), (2, 2, 2), 1, trials=4)
     core = np.zeros((4, 2, 2, 2))
     core[:, 0, 0, 0] = 1.0
     core[:, 1, 1, 1] = [0.9, 1e-7, 0.8, 1e-10]
-    X = lt.TuckerTensor(core, stack.factors).full()
+    X = lt.TuckerTensor(core, batch.factors).full()
     got = lt.hosvd(kind(X), (2, 2, 2))
     assert kind.owns(got.core)
     np.testing.assert_allclose(to_numpy(got.full()), X, rtol=0, atol=1e-12)

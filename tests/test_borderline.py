@@ -1,4 +1,4 @@
-"""A decision that is close to its threshold says so; one that is clear says nothing."""
+"""A decision close to its threshold is reported as borderline; a clear one is not."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_a_residual_close_to_the_noise_floor():
 
 
 def test_a_tangent_design_that_is_almost_rank_deficient():
-    """A slice is measured ever more faintly: where rounding is about to decide, it is said."""
+    """A slice is measured ever more faintly: close to rounding level it is reported."""
     for faint, determined, near in ((1.0, True, False), (1e-6, True, True), (1e-9, False, False)):
         scales = np.ones(SHAPE)
         scales[0] = faint
@@ -92,7 +92,7 @@ def test_a_tangent_design_that_is_almost_rank_deficient():
         assert bool(result.borderline) == near
 
 
-def test_what_rounding_would_decide_gives_no_estimate():
+def test_a_value_at_rounding_level_gives_no_estimate():
     problem = lt.Problem(A, NOISY)
     values = eigenvalues(problem, X)
     assert covariance_error(problem, X, values, 0.05) == pytest.approx(
@@ -106,32 +106,22 @@ def test_what_rounding_would_decide_gives_no_estimate():
     assert covariance_error(lt.Problem(A.restrict(slice(0, 30)), NOISY[:30]), X, values, 1) is None
 
 
-def test_a_block_speaks_for_all_rows_only_where_they_are_isotropic():
-    """A block of entries may miss a slice: its smallest eigenvalue is then a matter of rounding."""
+def test_a_block_represents_all_rows_only_if_they_are_isotropic():
+    """A block of entries may miss a slice: its smallest eigenvalue is then at rounding level."""
     index = np.argwhere(np.random.default_rng(0).random(SHAPE) < 0.7)
     for B, tells in ((A, True), (lt.entries(SHAPE, index), False)):
         problem = lt.Problem(B, B.forward(X))
         result = lt.solve(problem, lt.RSGD(least_squares=True), RANK)
         assert result.success
         assert (result.error_estimate is not None) == tells
-    # the verdict then looks at all rows
+    # the verdict then uses all rows
     result = lt.recover(B, problem.y, RANK, solver=lt.RSGD(least_squares=True))
     error = float(lt.metrics.relative_error(result.X, X))
     assert error / 10 < result.error_estimate < 10 * error
 
 
-def test_a_rank_that_was_chosen_by_a_small_margin_names_its_rival():
-    from lowtucker.recovery.rank import _close_call
-
-    assert _close_call((2, 2), {(2, 2)}) == ()
-    (found,) = _close_call((2, 2), {(3, 2), (2, 2), (2, 1)})
-    assert found.text == "Rank (2, 2) was chosen by a small margin over (2, 1), (3, 2)."
-    assert found.borderline
-    assert found.numbers == {"rank": (2, 2), "rivals": ((2, 1), (3, 2))}
-
-
-def test_the_rank_of_a_signal_at_the_size_of_the_noise_is_borderline():
-    """One direction fades from far above the noise to far below: somewhere it is a close call."""
+def test_a_rank_chosen_by_a_small_margin_names_the_runners_up():
+    """One direction fades from far above the noise to far below: somewhere it is borderline."""
     seen = []
     rng = np.random.default_rng(3)
     noise = rng.standard_normal(A.m)
@@ -140,7 +130,15 @@ def test_the_rank_of_a_signal_at_the_size_of_the_noise_is_borderline():
     for size in (0.3, 0.08, 0.06, 0.05, 0.0):
         y = first + size * second + 0.1 * noise / np.linalg.norm(noise)
         found = lt.recover(A, y, "auto")
-        seen.append((found.rank, any("small margin" in one for one in found.borderline)))
+        close = [one for one in found.findings if one.kind == "rank"]
+        for one in close:
+            rivals = one.numbers["rivals"]
+            over = ", ".join(map(str, rivals))
+            assert one.text == f"Rank {found.rank} was chosen by a small margin over {over}."
+            assert one.text in found.borderline
+            assert one.numbers["rank"] == found.rank not in rivals
+            assert list(rivals) == sorted(rivals)
+        seen.append((found.rank, bool(close)))
     assert seen[0] == ((2, 2, 2), False)
     assert seen[-1] == ((1, 1, 1), False)
     assert any(near for _, near in seen)
@@ -155,8 +153,8 @@ def test_remarks_are_kept_in_files(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("limit", "success"), [(1.05, True), (1 / 1.05, False)])
-def test_a_residual_close_to_the_most_that_is_taken_for_noise(monkeypatch, limit, success):
-    """Of rows that are not isotropic, whose residual is noise if no larger rank does better."""
+def test_a_residual_close_to_the_largest_that_counts_as_noise(monkeypatch, limit, success):
+    """For rows that are not isotropic, a residual is noise if no larger rank predicts better."""
     shape = (6, 5, 4)
     rows = [np.random.default_rng((5, k)).standard_normal((400, n)) for k, n in enumerate(shape)]
     B = lt.rank_one(rows)

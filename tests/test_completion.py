@@ -1,4 +1,4 @@
-"""Completion: what may be given, what is held out, and what is said of the outcome."""
+"""Completion: inputs, held-out samples, limits and verdicts."""
 
 from __future__ import annotations
 
@@ -148,11 +148,11 @@ def test_samples_by_index_are_those_of_the_array():
         again = from_samples(VALUES, indices=indices, shape=list(SHAPE))
         np.testing.assert_array_equal(again.X.full(), result.X.full())
         assert again.held_out == result.held_out
-    again = lt.complete(HOLES, RANK, shape=list(SHAPE))  # it may be told what it is
+    again = lt.complete(HOLES, RANK, shape=list(SHAPE))  # its own shape may be given
     np.testing.assert_array_equal(again.X.full(), result.X.full())
 
 
-def test_inputs_are_left_as_they_were():
+def test_inputs_are_not_changed():
     values, given, indices = HOLES.copy(), masked(), INDICES.copy()
     before = given.copy()
     indices.flags.writeable = values.flags.writeable = False
@@ -191,46 +191,46 @@ def test_a_search_keeps_to_its_largest_rank():
     assert result.held_out > 0.3
 
 
-def test_a_rank_that_is_larger_than_need_be_is_told_once():
+def test_too_large_a_rank_is_reported_once():
     result = lt.complete(X, (3, 3, 3))
     assert result.success
     note = "Rank (2, 2, 2) suffices: the rest of (3, 3, 3) is smaller than the error."
     assert result.notes == (note,)
 
 
-def test_what_is_said_of_the_rank_is_of_the_last_fit():
+def test_the_note_on_the_rank_describes_the_last_fit():
     result = from_samples(VALUES + noise(0.05), (3, 3, 3), noise_std=0.05 * np.std(VALUES))
     assert sum("suffices" in note for note in result.notes) <= 1
 
 
-def test_the_truth_makes_a_column_and_nothing_else():
-    plain, told = lt.complete(HOLES, RANK), lt.complete(HOLES, RANK, X_true=X)
-    np.testing.assert_array_equal(plain.X.full(), told.X.full())
-    assert told.error == pytest.approx(error(told), rel=1e-3)
-    assert len(told.history["error"]) == len(plain.history["residual"])
+def test_the_truth_adds_a_column_and_changes_nothing_else():
+    plain, compared = lt.complete(HOLES, RANK), lt.complete(HOLES, RANK, X_true=X)
+    np.testing.assert_array_equal(plain.X.full(), compared.X.full())
+    assert compared.error == pytest.approx(error(compared), rel=1e-3)
+    assert len(compared.history["error"]) == len(plain.history["residual"])
 
 
 # noise and outliers
 
 
-@pytest.mark.parametrize("told", [True, False])
+@pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("rank", [RANK, "auto"], ids=str)
-def test_noise(told, rank):
+def test_noise(known, rank):
     added = noise(0.05)
-    std = float(np.std(added)) if told else None
+    std = float(np.std(added)) if known else None
     result = from_samples(VALUES + added, rank, noise_std=std)
     assert result.status is lt.Status.NOISE_FLOOR
     assert result.success
     assert result.rank == RANK
     assert error(result) < 0.05  # sqrt(dof / m) of the noise, times two or so: 0.017 were ideal
-    # the held-out samples have noise of their own, so that no fit is below it
+    # the held-out samples have noise too, so no fit is below it
     held = held_samples(rank)
     share = np.linalg.norm(added[held]) / np.linalg.norm((VALUES + added)[held])
     assert 0.9 * share < result.held_out < 1.3 * share
 
 
-def test_names_of_solvers_in_capitals_are_judged_alike():
-    """Whether noise is left is looked at for "auto" alone."""
+def test_names_of_solvers_are_case_insensitive():
+    """The test for noise is part of "auto" only."""
     result = from_samples(VALUES + noise(0.05), solver="AUTO", held_out=0)
     assert result.status is lt.Status.NOISE_FLOOR
 
@@ -251,13 +251,13 @@ def test_outliers():
     assert not from_samples(values, max_epochs=50).success
 
 
-def test_samples_that_were_held_out_are_not_taken_for_outliers():
+def test_held_out_samples_are_not_mistaken_for_outliers():
     values, wrong = with_outliers()
     result = from_samples(values, loss="huber")
     np.testing.assert_array_equal(np.flatnonzero(result.weights == 0), wrong)
 
 
-def test_outliers_that_are_held_out_do_not_spoil_the_error():
+def test_held_out_outliers_do_not_distort_the_error():
     values, wrong = with_outliers()
     assert held_samples()[wrong].any()
     assert from_samples(values, loss="huber").held_out < 0.5
@@ -265,7 +265,7 @@ def test_outliers_that_are_held_out_do_not_spoil_the_error():
 
 # what is held out
 
-# the second fit has some steps to do
+# the second fit takes some steps
 STEPS = {"held_out": 0.6, "tol": 1e-4, "solver": "tiht"}
 
 
@@ -278,7 +278,7 @@ def states(values, **options):
     return seen, result, int(result.history["epoch"][second.count(False) - 1])
 
 
-def test_the_error_is_that_of_a_fit_which_has_not_seen_the_samples():
+def test_the_held_out_error_is_that_of_a_fit_without_those_samples():
     held = held_samples()
     assert held.sum() == round(0.1 * m)
     for values in (VALUES, VALUES + noise(0.1)):
@@ -294,7 +294,7 @@ def test_the_error_is_that_of_a_fit_which_has_not_seen_the_samples():
 @pytest.mark.parametrize(
     ("rank", "loss"), [(RANK, "squared"), ("auto", "squared"), (RANK, "huber")], ids=str
 )
-def test_values_that_are_held_out_do_not_reach_the_first_fit(rank, loss):
+def test_held_out_values_do_not_affect_the_first_fit(rank, loss):
     values, held = VALUES + noise(0.02), held_samples(rank)
     settings = {"rank": rank, "loss": loss, "max_epochs": 30, "noise_std": 0.02 * np.std(VALUES)}
     seen, result, count = states(values, **settings)
@@ -318,7 +318,7 @@ def test_values_that_are_held_out_do_not_reach_the_first_fit(rank, loss):
         assert np.mean(other.weights[held] < 0.5) > 0.9  # those of small values stay
 
 
-def test_all_other_values_reach_the_first_fit():
+def test_all_other_values_affect_the_first_fit():
     held = held_samples()
     seen, _, _ = states(VALUES, max_epochs=1)
     for k in np.flatnonzero(~held)[[0, 100, -1]]:
@@ -355,7 +355,7 @@ def test_the_history_joins_both_fits():
     assert result.residual == rows["residual"][-1]
 
 
-def test_nothing_is_held_out_where_that_is_asked():
+def test_nothing_is_held_out_on_request():
     result = from_samples(VALUES, held_out=0)
     assert result.held_out is None
     assert "held out" not in repr(result)
@@ -366,7 +366,7 @@ def test_nothing_is_held_out_where_that_is_asked():
 
 @pytest.mark.parametrize("extra", [-30, 0, 1])
 def test_too_few_samples_to_hold_any_out(extra):
-    """All that is left is 1.5 for each of the degrees of freedom."""
+    """The rest is 1.5 samples per degree of freedom."""
     count = math.ceil(1.5 * DOF) + extra
     assert held_samples(indices=INDICES[:: m // count][:count]).sum() == max(0, extra)
     keep = np.sort(np.random.default_rng(2).permutation(m)[:count])
@@ -394,7 +394,7 @@ def test_how_many_are_held_out():
 
 
 @pytest.mark.parametrize("rank", [(2, 2, 2), (3, 2, 2), (2, 5, 4), (1, 1, 4), "auto"], ids=str)
-def test_every_slice_keeps_more_samples_than_its_row_has_numbers(rank):
+def test_every_slice_keeps_more_samples_than_its_degrees_of_freedom(rank):
     least = (1, 1, 1) if rank in ("auto", (1, 1, 4)) else rank  # what is attained
     shape = (30, 12, 10)
     spared = 0
@@ -426,14 +426,14 @@ def test_seeds():
     one, again, other = (from_samples(values, seed=seed, noise_std=std) for seed in (3, 3, 4))
     np.testing.assert_array_equal(one.X.full(), again.X.full())
     assert one.held_out == again.held_out != other.held_out
-    # from anywhere in the list: every sample has its turn
+    # from anywhere in the list: every sample may be held out
     ever = np.mean([held_samples(seed=seed) for seed in range(60)], axis=0)
     assert 0.08 < ever.mean() < 0.12
     assert np.all(ever[::50] < 0.4)
     assert np.mean(ever == 0) < 0.01
 
 
-def test_values_that_are_zero_have_an_absolute_error():
+def test_zero_values_have_an_absolute_error():
     values = VALUES.copy()
     values[held_samples()] = 0
     result = from_samples(values)
@@ -442,7 +442,7 @@ def test_values_that_are_zero_have_an_absolute_error():
     assert blind.success
 
 
-def test_where_the_first_fit_fails_the_second_improves_it():
+def test_the_second_fit_improves_a_failed_first_fit():
     rank = (1, 1, 1)
     result = from_samples(VALUES, rank)
     assert result.status is lt.Status.RANK_TOO_SMALL
@@ -455,7 +455,7 @@ def test_where_the_first_fit_fails_the_second_improves_it():
     assert result.m == m
 
 
-def test_a_first_fit_with_too_few_samples_does_not_stand_in_the_way():
+def test_a_first_fit_with_too_few_samples_does_not_prevent_the_second():
     result = from_samples(VALUES, held_out=0.99, solver="als")
     assert result.success
     assert error(result) < 1e-5
@@ -463,7 +463,7 @@ def test_a_first_fit_with_too_few_samples_does_not_stand_in_the_way():
 
 
 def test_the_rank_is_searched_again_if_the_first_fit_fails():
-    """60 samples are left to it: enough for rank 1."""
+    """It has 60 samples: enough for rank 1."""
     result = from_samples(VALUES, "auto", held_out=0.99)
     assert result.held_out > 0.3
     assert result.rank == RANK
@@ -505,7 +505,7 @@ def clock(monkeypatch):
     return lambda: len(ticks) // 2
 
 
-def test_time_that_is_left_is_the_second_fit_s(clock):
+def test_the_second_fit_gets_the_remaining_time(clock):
     whole = from_samples(VALUES, **STEPS)
     assert whole.success
     assert whole.seconds == clock()
@@ -561,7 +561,7 @@ def test_a_callback_stops_the_second_fit():
     )
 
 
-# slices that are not seen, and entries that are seen twice
+# unsampled slices and duplicate samples
 
 
 @pytest.mark.parametrize("rank", [RANK, "auto"], ids=str)
@@ -612,7 +612,7 @@ def test_slices_are_named_in_every_mode():
     assert any("Mode 0 has no samples in slices 2" in note for note in result.notes)
 
 
-def test_a_slice_with_fewer_samples_than_its_row_has_numbers():
+def test_a_slice_with_fewer_samples_than_degrees_of_freedom():
     values = HOLES.copy()
     values[4, :, :] = np.nan
     values[4, 3, 2] = X[4, 3, 2]
@@ -622,7 +622,7 @@ def test_a_slice_with_fewer_samples_than_its_row_has_numbers():
     assert not any("Mode 1" in note or "Mode 2" in note for note in result.notes)
 
 
-def test_entries_that_were_sampled_twice():
+def test_duplicate_samples_are_reported():
     index = np.concatenate([INDICES, INDICES[:40], INDICES[:3]])
     result = from_samples(np.concatenate([VALUES, VALUES[:40], VALUES[:3]]), indices=index)
     note = f"43 of the {m + 43} samples are duplicates: their mean is fitted"
@@ -631,7 +631,7 @@ def test_entries_that_were_sampled_twice():
     assert not any("duplicate" in text for text in from_samples(VALUES).notes)
 
 
-def test_entries_that_were_sampled_twice_in_a_tensor_too_large_to_number():
+def test_duplicate_samples_of_a_tensor_with_too_many_entries_to_number():
     shape = (2**16,) * 4
     index = np.array([[0, 1, 2, 0], [2**16 - 1, 5, 2**16 - 1, 7], [0, 1, 2, 0], [0, 2, 1, 0]])
     duplicates, *unsampled = lt.entries(shape, index).diagnose((1, 1, 1, 1))
@@ -642,7 +642,7 @@ def test_entries_that_were_sampled_twice_in_a_tensor_too_large_to_number():
     assert kinds == ["unsampled"] * 4
 
 
-# is X determined, where the solver gives no estimate
+# is X determined if the solver gives no estimate?
 
 
 def like_slices(seed=1):
@@ -654,12 +654,12 @@ def like_slices(seed=1):
     return np.einsum("abc,ia,jb,kc->ijk", T.core, *T.factors), index[index[:, 0] != 4][:205]
 
 
-# two samples of slice 4 that say the same, and three that do not
+# two dependent samples of slice 4, and three independent ones
 TWINS, OTHERS = [[4, 3, 2], [4, 3, 5]], [[4, 3, 2], [4, 8, 9], [4, 1, 1]]
 
 
 @pytest.mark.parametrize("large", [5000, 10])
-def test_als_is_not_believed_where_the_samples_do_not_determine_x(monkeypatch, large):
+def test_als_is_no_success_when_the_samples_do_not_determine_x(monkeypatch, large):
     """By the singular values, and by products alone where the design is too large for them."""
     monkeypatch.setattr(diagnosis, "LARGE", large)
     if large == 10:
@@ -685,14 +685,14 @@ def test_full_rank_by_products_is_that_by_singular_values(some, seen):
     T = lt.hosvd(expected, RANK)
     values = np.linalg.svd(A.tangent(lt.TangentSpace(T)).dense())[1]
     assert (values[-1] > 1e-3 * values[0]) == seen
-    assert values[-2] > 1e-3 * values[0]  # one direction is not seen, if any
+    assert values[-2] > 1e-3 * values[0]  # at most one direction is not measured
     verdict = [has_full_rank(lt.Problem(A, A.forward(T)), T, seed) for seed in range(8)]
     # a random vector has next to nothing of one direction, once in a hundred times
     assert verdict.count(seen) >= 7
 
 
-def test_samples_of_one_entry_are_one_to_its_slice(monkeypatch):
-    """With many samples, and too many degrees of freedom to look at the design."""
+def test_duplicate_samples_count_once_for_their_slice(monkeypatch):
+    """With many samples, and too many degrees of freedom for the design."""
     monkeypatch.setattr(diagnosis, "LARGE", 10)
     known = np.concatenate([INDICES[INDICES[:, 0] != 4], [[4, 3, 2]] * 2])
     result = from_samples(X[tuple(known.T)], indices=known, solver="als", held_out=0)
@@ -736,7 +736,7 @@ def test_a_start_by_sparse_eigenvectors_is_that_by_dense_ones(monkeypatch, dtype
     np.testing.assert_array_equal(again.core, sparse.core)
 
 
-def test_ranks_near_the_size_of_a_mode_take_the_dense_way(monkeypatch):
+def test_ranks_near_the_size_of_a_mode_use_dense_eigenvectors(monkeypatch):
     monkeypatch.setattr(entries, "DENSE", 5)
     index = np.random.default_rng(0).integers(0, (9, 8, 7), (300, 3))
     v = np.random.default_rng(1).standard_normal(300)
@@ -907,22 +907,24 @@ def test_bytes_in_the_other_order():
     assert lt.complete(HOLES.astype(HOLES.dtype.newbyteorder()), RANK).success
 
 
-def test_a_rank_that_no_tensor_attains_is_told_once():
+def test_an_unattainable_rank_warns_once():
     with pytest.warns(lt.RankWarning) as warned:
         lt.complete(HOLES, (1, 1, 2))
     assert len(warned) == 1
 
 
-def test_small_values_do_not_make_a_small_error():
+def test_small_values_do_not_give_a_small_error():
     assert lt.complete(HOLES * 1e-200, RANK, max_epochs=3).held_out > 0
 
 
-def test_a_fit_that_time_ended_is_kept(monkeypatch):
-    """The second fit had no time left, and gave back a tensor of error 0.38."""
+def test_a_fit_that_reached_the_time_limit_is_kept(monkeypatch):
+    """The second fit once had no time left, and returned a tensor of error 0.38."""
     shape, rank = (30, 30, 30), (3, 3, 3)
     expected = lt.random_tucker(shape, rank, seed=0)
     known = np.argwhere(np.random.default_rng(0).random(shape) < 0.2)
-    ticks = itertools.count()  # every look at the clock is a second: time is up after some steps
+    ticks = (
+        itertools.count()
+    )  # every reading of the clock adds a second: the limit is reached after some steps
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(ticks))))
     values = expected.entries(known)
     result = lt.complete(values, rank, indices=known, shape=shape, max_seconds=1.5)
@@ -932,7 +934,7 @@ def test_a_fit_that_time_ended_is_kept(monkeypatch):
 
 
 @pytest.mark.parametrize(("rank", "kept"), [("auto", True), (RANK, False)], ids=str)
-def test_a_close_call_of_the_search_for_the_rank_is_not_lost(monkeypatch, rank, kept):
+def test_a_borderline_rank_search_is_reported(monkeypatch, rank, kept):
     recovered = completion.recovered
 
     def close(problem, given, fit, **options):

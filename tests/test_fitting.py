@@ -1,4 +1,4 @@
-"""The loss: outliers, the weights that it chooses, and one history of many fits."""
+"""The Huber loss: outliers, weights, and one history of many fits."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ COLUMNS = ["epoch", "passes", "seconds", "phase", "residual", "cost"]
 def make(
     shape=SHAPE, rank=RANK, m=M_ROWS, seed=0, noise=0.01, share=0.1, dtype=np.float64, size=10.0
 ):
-    """Operator, spoilt measurements, truth, unspoilt measurements, and where they are spoilt."""
+    """Operator, corrupted measurements, truth, clean measurements, and a mask of the outliers."""
     A = lt.gaussian(shape, m, seed=seed, dtype=dtype)
     X = lt.random_tucker(shape, rank, seed=1000 + seed, dtype=dtype)
     rng = np.random.default_rng(seed)
@@ -59,7 +59,7 @@ def spied(monkeypatch):
     return fits
 
 
-# what outliers do
+# outliers
 
 
 @pytest.mark.parametrize("share", [0.01, 0.1])
@@ -67,7 +67,7 @@ def spied(monkeypatch):
     ("shape", "rank", "m"),
     [(SHAPE, RANK, M_ROWS), ((9, 8), (2, 2), 160), ((4, 5, 4, 4), (2, 2, 1, 2), 160)],
 )
-def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, share):
+def test_outliers_change_the_result_no_more_than_leaving_them_out(shape, rank, m, share):
     A, y, X, clean, bad = make(shape, rank, m, seed=1, share=share)
     robust, squares = lt.recover(A, y, rank, loss="huber"), lt.recover(A, y, rank, max_epochs=30)
     keep = np.flatnonzero(~bad)
@@ -82,7 +82,7 @@ def test_outliers_do_as_little_harm_as_if_they_were_left_out(shape, rank, m, sha
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("share", [0.01, 0.1])
-def test_without_noise_outliers_do_no_harm_at_all(seed, share):
+def test_without_noise_outliers_do_not_change_the_result(seed, share):
     A, y, X, _, bad = make(seed=seed, noise=0.0, share=share)
     result = lt.recover(A, y, RANK, loss="huber")
     assert result.status is lt.Status.CONVERGED
@@ -91,11 +91,11 @@ def test_without_noise_outliers_do_no_harm_at_all(seed, share):
     assert (result.weights[bad] == 0).all()
 
 
-def test_noise_is_found_to_be_noise_once_the_outliers_are_out():
+def test_noise_is_recognised_after_outliers_are_excluded():
     A, y, _, _, _ = make(seed=1)
     result = lt.recover(A, y, RANK, loss="huber")
     assert result.status is lt.Status.NOISE_FLOOR
-    # of weight zero: they are no measurements
+    # weight zero: they do not count
     assert result.m == np.count_nonzero(result.weights)
     left = y - A.forward(result.X)
     expected = np.sqrt(np.sum(result.weights * left**2) / np.sum(result.weights * y**2))
@@ -103,7 +103,7 @@ def test_noise_is_found_to_be_noise_once_the_outliers_are_out():
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_without_outliers_it_is_nearly_the_squares(seed):
+def test_without_outliers_the_loss_is_nearly_least_squares(seed):
     A, y, X, _, _ = make(seed=seed, share=0.0)
     robust, squares = lt.recover(A, y, RANK, loss="huber"), lt.recover(A, y, RANK)
     assert float(lt.metrics.relative_error(robust.X, squares.X)) < 0.5 * error(squares, X)
@@ -113,7 +113,7 @@ def test_without_outliers_it_is_nearly_the_squares(seed):
 
 
 @pytest.mark.parametrize("scale", [1e-25, 1e25])
-def test_units_do_not_matter(scale):
+def test_the_result_does_not_depend_on_units(scale):
     A, y, _, _, _ = make(seed=1)
     base = lt.recover(A, y, RANK, loss="huber")
     other = lt.recover(A, scale * y, RANK, loss="huber")
@@ -127,7 +127,7 @@ def test_units_do_not_matter(scale):
     ["rgn", "tiht", lt.TIHT(), lt.RCG(), [lt.RSGD(), lt.RGN()], (lt.RSGD(), lt.RGN())],
     ids=repr,
 )
-def test_every_solver_bears_outliers(solver):
+def test_every_solver_is_robust_to_outliers(solver):
     A, y, X, clean, bad = make(seed=2, m=300)
     result = lt.recover(A, y, RANK, loss="huber", solver=solver, max_epochs=2000)
     keep = np.flatnonzero(~bad)
@@ -157,7 +157,7 @@ def test_complex_measurements(real_tensor):
     assert result.X.dtype == (np.float64 if real_tensor else np.complex128)
 
 
-def test_single_precision_stays_single():
+def test_single_precision_is_kept():
     A, y, X, _, bad = make(dtype=np.float32, seed=1)
     result = lt.recover(A, y.astype(np.float32), RANK, loss="huber")
     assert result.X.core.dtype == result.weights.dtype == np.float32
@@ -169,7 +169,7 @@ def test_single_precision_stays_single():
 
 
 @pytest.mark.parametrize("weighted", [False, True])
-def test_every_fit_has_the_weights_of_the_residuals_of_the_last(monkeypatch, weighted):
+def test_each_fit_uses_the_weights_of_the_previous_residuals(monkeypatch, weighted):
     fits = spied(monkeypatch)
     A, y, _, _, _ = make(seed=1)
     given = np.ones(M_ROWS)
@@ -190,12 +190,12 @@ def test_every_fit_has_the_weights_of_the_residuals_of_the_last(monkeypatch, wei
         np.testing.assert_array_equal(problem.y, y)
         before = after
     np.testing.assert_array_equal(result.weights, fits[-1][0].weights)
-    # settled: the last fit has changed next to nothing
+    # converged: the last fit changed almost nothing
     now = given * weights_by_the_formula(y - A.forward(result.X.full()), given)
     np.testing.assert_allclose(result.weights, now, rtol=0, atol=0.05)
 
 
-def test_rounds_go_on_until_a_fit_changes_little(monkeypatch):
+def test_rounds_continue_until_a_fit_changes_little(monkeypatch):
     fits = spied(monkeypatch)
     A, y, _, _, _ = make(seed=1)
     result = lt.recover(A, y, RANK, loss="huber")
@@ -214,8 +214,8 @@ def test_given_weights_are_multiplied_and_zero_stays_zero():
     weights[5::20] = 0
     results = []
     for garbage in (1e9, np.nan):
-        spoilt = np.where(weights > 0, y, garbage)
-        result = lt.recover(A, spoilt, RANK, weights=weights, loss="huber")
+        corrupted = np.where(weights > 0, y, garbage)
+        result = lt.recover(A, corrupted, RANK, weights=weights, loss="huber")
         np.testing.assert_array_equal(result.weights == 0, bad | (weights == 0))
         assert error(result, X) < 0.02
         results.append(result)
@@ -230,14 +230,14 @@ def test_given_weights_are_multiplied_and_zero_stays_zero():
     ("kind_of_start", "solver"),
     [("tensor", "auto"), ("array", "rgn"), ("result", "auto"), ("state", "rgn")],
 )
-def test_a_start_gives_the_first_weights(monkeypatch, kind_of_start, solver):
+def test_the_first_weights_come_from_the_start(monkeypatch, kind_of_start, solver):
     A, y, X, _, bad = make(seed=1)
     some = lt.solve(lt.Problem(A, y), lt.RGN(), RANK, stop=lt.MaxEpochs(2))
     start = {"tensor": some.X, "array": some.X.full(), "result": some, "state": some.state}
     fits = spied(monkeypatch)
     result = lt.recover(A, y, RANK, loss="huber", solver=solver, start=start[kind_of_start])
     problem, given, _ = fits[0]
-    # a state or a result knows the residuals of other weights: its tensor is what counts
+    # a state or a result has the residuals of other weights: only its tensor is used
     assert given is getattr(start[kind_of_start], "X", start[kind_of_start])
     np.testing.assert_array_equal(problem.y, y)  # nothing is clipped
     expected = weights_by_the_formula(y - A.forward(some.X.full()))
@@ -248,7 +248,7 @@ def test_a_start_gives_the_first_weights(monkeypatch, kind_of_start, solver):
     assert float(lt.metrics.relative_error(result.X, whole.X)) < 0.1 * error(whole, X)
 
 
-def test_where_it_ended_there_is_nothing_left_to_do(monkeypatch):
+def test_a_converged_result_as_start_converges_at_once(monkeypatch):
     A, y, _, _, _ = make(seed=1)
     whole = lt.recover(A, y, RANK, loss="huber")
     fits = spied(monkeypatch)
@@ -269,7 +269,7 @@ def test_zero_has_no_outliers(start):
 
 
 def test_most_measurements_are_zero():
-    """Their median is zero: whatever is not is left out."""
+    """Their median is zero: all others are excluded."""
     A, y, _, _, _ = make()
     some = np.where(np.arange(M_ROWS) < 30, y, 0)
     result = lt.recover(A, some, RANK, loss="huber", max_epochs=100)
@@ -280,7 +280,7 @@ def test_most_measurements_are_zero():
 # one history
 
 
-def test_history_is_that_of_all_rounds(monkeypatch):
+def test_the_history_covers_all_rounds(monkeypatch):
     fits = spied(monkeypatch)
     A, y, X, _, _ = make(seed=1)
     result = lt.recover(A, y, RANK, loss="huber", X_true=X)
@@ -330,8 +330,8 @@ def test_a_callback_ends_the_rounds():
     assert result.history.phase.tolist() == whole.phase.tolist()[: last + 1]
 
 
-def test_the_time_is_that_of_all_rounds(monkeypatch):
-    """By a clock that takes a second a step."""
+def test_the_time_limit_covers_all_rounds(monkeypatch):
+    """By a fake clock: a step takes a second."""
     ticks = iter(range(10**6))
     clock = types.SimpleNamespace(perf_counter=lambda: next(ticks))
     monkeypatch.setattr("lowtucker.run.loop.time", clock)
@@ -347,7 +347,7 @@ def test_the_time_is_that_of_all_rounds(monkeypatch):
 
 
 @pytest.mark.parametrize("solver", ["auto", "rgn", "tiht"])
-def test_the_epochs_are_those_of_all_rounds(monkeypatch, solver):
+def test_the_epoch_limit_covers_all_rounds(monkeypatch, solver):
     fits = spied(monkeypatch)
     A, y, _, _, _ = make(seed=1)
     whole = lt.recover(A, y, RANK, loss="huber", solver=solver)
@@ -373,7 +373,7 @@ def ended(how):
 
 
 @pytest.mark.parametrize("how", ["max_epochs", "max_seconds", "interrupted", "diverged"])
-def test_a_first_fit_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
+def test_a_first_fit_that_does_not_converge_is_the_last(monkeypatch, how):
     fits = spied(monkeypatch)
     A, y, _, _, _ = make(seed=1)
     result = lt.recover(A, y, RANK, loss="huber", **ended(how))
@@ -384,7 +384,7 @@ def test_a_first_fit_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
 
 
 @pytest.mark.parametrize("how", ["max_epochs", "max_seconds", "interrupted", "diverged"])
-def test_a_round_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
+def test_a_round_that_does_not_converge_is_the_last(monkeypatch, how):
     fits = spied(monkeypatch)
     A, y, X, _, _ = make(seed=1)
     result = lt.recover(A, y, RANK, loss="huber", start=X * 3.0, **ended(how))
@@ -393,7 +393,7 @@ def test_a_round_that_does_not_come_to_an_end_is_the_last(monkeypatch, how):
     np.testing.assert_array_equal(result.weights, fits[0][0].weights)
 
 
-def test_a_callback_that_says_stop_once_is_obeyed():
+def test_a_callback_that_requests_a_stop_once_ends_the_call():
     A, y, _, _, _ = make(seed=1)
     calls = []
 
@@ -432,7 +432,7 @@ def test_a_file_keeps_weights_of_every_kind(kind, tmp_path):
     )
 
 
-# what cannot be
+# refused
 
 
 @pytest.mark.parametrize("loss", ["l1", "Huber"])
@@ -524,7 +524,7 @@ def test_weights_at_so_many_standard_deviations(size, weight):
     assert (np.delete(weights, 4) == 1).all()
 
 
-def test_weights_of_a_fit_to_rounding_leave_out_what_it_did_not_fit():
+def test_weights_of_a_fit_to_rounding_exclude_unfitted_measurements():
     X = lt.random_tucker((3, 4), (1, 1), seed=9)
     A = lt.gaussian((3, 4), 30, seed=0)
     y = A.forward(X)
@@ -557,7 +557,7 @@ def test_losses_are_squares_cut_at_three_standard_deviations():
     assert cut > 5
 
 
-def test_joined_histories_go_on():
+def test_joined_histories_continue():
     A, y, X, _, _ = make(m=120, seed=1)
     problem = lt.Problem(A, y)
     one = lt.solve(problem, lt.RGN(), RANK, stop=lt.MaxEpochs(4), X_true=X)
@@ -620,7 +620,7 @@ def test_epochs_are_used_up_with_too_few_measurements(n):
 
 @pytest.mark.parametrize(("start", "size"), [("zero", 3.0), ("state", 10.0)])
 def test_any_start_leads_to_the_same_weights(start, size):
-    """Zero has no change relative to it; a state has the residuals of another problem."""
+    """A start of zero, and a state with the residuals of another problem."""
     A, y, X, bad = outliers(size)
     some = lt.solve(lt.Problem(A, y), lt.RGN(), RANK, stop=lt.MaxEpochs(2))
     given = np.zeros(SHAPE) if start == "zero" else some.state

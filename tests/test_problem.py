@@ -62,7 +62,7 @@ def test_data_that_are_not_finite_may_have_the_weight_zero(bad):
     assert np.isfinite(lt.Problem(BATCH, stacked, ws).gradient(np.stack([X] * 3))).all()
 
 
-def test_equations_are_real_ones_that_count():
+def test_equations_count_real_equations_with_positive_weight():
     w = np.array([1.0, 0.0, 2.0, 0.0, 1.0])
     assert lt.Problem(A, Y).equations == 5
     assert lt.Problem(A, Y, w).equations == 3

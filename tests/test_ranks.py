@@ -1,4 +1,4 @@
-"""A rank that is not known, and verdicts on one that was given."""
+"""Search for an unknown rank, and verdicts on a given one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def trimmed(X, held, how):
 
 
 def tensor(shape, rank, seed, least=0.25):
-    """Random tensor whose smallest singular value can be told from noise."""
+    """Random tensor whose smallest singular value is well above the noise."""
     for k in range(200):
         X = lt.random_tucker(shape, rank, seed=(seed, k))
         if all(s.min() > least * s.max() for s in map(np.asarray, lt.spectra(X).values)):
@@ -132,7 +132,7 @@ def test_the_rank_is_found_in_noise(shape, rank):
 
 
 def test_equal_singular_values_do_not_end_the_search_too_soon():
-    """Small ranks predict next to nothing of held-out measurements, whatever larger ones do."""
+    """Small ranks predict almost nothing of the held-out measurements; larger ones predict all."""
     for seed in range(2):
         rng = np.random.default_rng(seed)
         X = (
@@ -179,7 +179,7 @@ def test_the_history_is_that_of_the_search_and_the_fit(monkeypatch):
     assert history.error[-1] == pytest.approx(error(result, X), rel=1e-3)
 
 
-def test_the_truth_is_never_looked_at():
+def test_the_truth_does_not_affect_the_search():
     A, y, X = make(noise=0.01)
     plain = lt.recover(A, y, "auto")
     for truth in (X, lt.random_tucker(SHAPE, RANK, seed=9)):
@@ -192,24 +192,24 @@ def test_the_truth_is_never_looked_at():
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_fits_on_the_way_do_not_see_what_is_held_out(loss):
+def test_intermediate_fits_do_not_use_held_out_measurements(loss):
     A, y, _ = make(noise=0.01)
     held = held_out(np.ones(A.m))
     assert held.sum() == 22
-    spoilt = np.where(held & (np.arange(A.m) % 3 > 0), 1e3 * y[::-1], y)
+    corrupted = np.where(held & (np.arange(A.m) % 3 > 0), 1e3 * y[::-1], y)
     options = {"rank": lt.RankSearch(max=(1, 1, 1)), "loss": loss}
-    one, two = lt.recover(A, y, **options), lt.recover(A, spoilt, **options)
+    one, two = lt.recover(A, y, **options), lt.recover(A, corrupted, **options)
     parts = []
     for result in (one, two):
         rows = [p.startswith("rank 1,1,1") for p in result.history.phase]
         parts.append(result.history.residual[rows])
         assert len(parts[-1]) > 3
     np.testing.assert_array_equal(*parts)
-    assert one.notes != two.notes  # they judge
-    assert one.history.residual[-1] != two.history.residual[-1]  # and are fitted in the end
+    assert one.notes != two.notes  # they score the fits
+    assert one.history.residual[-1] != two.history.residual[-1]  # and are part of the final fit
 
 
-def test_what_is_held_out_is_an_eighth_by_weights():
+def test_an_eighth_of_the_measurements_that_count_is_held_out():
     A, y, _ = make()
     given = np.random.default_rng(0).uniform(0, 1, A.m)
     for weights in (None, given, given * (np.arange(A.m) % 3 > 0)):
@@ -250,8 +250,8 @@ def test_one_measurement_cannot_be_held_out():
 
 
 @pytest.mark.parametrize("m", [8, 11])
-def test_one_row_that_is_held_out_judges(m):
-    """It has no standard error: what is better there is better."""
+def test_a_single_held_out_row_decides(m):
+    """It has no standard error: any improvement counts."""
     found = 0
     for seed in range(4):
         A = lt.gaussian((2, 2), m, seed=seed)
@@ -290,19 +290,19 @@ def test_outliers_do_not_hide_the_rank():
     A, y, X = make((9, 8), (2, 2), 200, seed=1, noise=0.0)
     bad = np.zeros(200, dtype=bool)
     bad[np.random.default_rng(0).permutation(200)[:20]] = True
-    spoilt = y + np.where(bad, 30 * np.std(y), 0)
-    result = lt.recover(A, spoilt, "auto", loss="huber")
+    corrupted = y + np.where(bad, 30 * np.std(y), 0)
+    result = lt.recover(A, corrupted, "auto", loss="huber")
     assert result.rank == (2, 2)
     assert result.success
     assert error(result, X) < 1e-5
     assert (result.weights[bad] == 0).all()
-    squares = lt.recover(A, spoilt, "auto")
+    squares = lt.recover(A, corrupted, "auto")
     assert not squares.success
     assert error(squares, X) > 0.3
 
 
 def test_functions():
-    """Neither rows nor a tangent design of its own."""
+    """Functions: neither row-separable nor with a fast tangent."""
     A, y, X = make()
     given = lt.FunctionOperator(A.forward, A.adjoint, A.shape, A.m)
     result = lt.recover(given, y, "auto")
@@ -312,7 +312,7 @@ def test_functions():
 
 
 class Minimal(lt.MeasurementOperator):
-    """An operator as the documentation tells users to write one."""
+    """A custom operator as in the documentation."""
 
     def __init__(self, rows):
         self.rows, self.m, self.shape = rows, len(rows), rows.shape[1:]
@@ -324,7 +324,7 @@ class Minimal(lt.MeasurementOperator):
         return np.einsum("mijk,m->ijk", self.rows, v)
 
 
-def test_operators_of_ones_own():
+def test_custom_operators():
     A, y, X = make((5, 6, 5), (2, 2, 1))
     result = lt.recover(Minimal(A.matrix.reshape(A.m, 5, 6, 5)), y, "auto")
     assert result.rank == (2, 2, 1)
@@ -332,7 +332,7 @@ def test_operators_of_ones_own():
 
 
 @pytest.mark.parametrize("kind", ["readonly", "torch"], indirect=True)
-def test_kinds_of_arrays(kind):
+def test_the_rank_is_found_for_other_array_kinds(kind):
     A, y, X = make((6, 5, 5), (2, 1, 2))
     result = lt.recover(lt.DenseOperator(kind(A.matrix), A.shape), kind(y), "auto")
     assert result.rank == (2, 1, 2)
@@ -342,7 +342,7 @@ def test_kinds_of_arrays(kind):
 
 
 @pytest.mark.parametrize("solver", ["tiht", lt.RGN(), lt.RCG(), [lt.RSGD(), lt.RGN()]], ids=repr)
-def test_any_solver_may_do_the_fits(solver):
+def test_any_solver_can_do_the_fits(solver):
     A, y, X = make(ratio=7)
     result = lt.recover(A, y, "auto", solver=solver, max_epochs=5000)
     assert result.rank == RANK
@@ -400,17 +400,17 @@ def test_a_wrong_limit_is_named(limit, exception, message):
         lt.recover(A, y, lt.RankSearch(max=limit))
 
 
-def test_what_cannot_be_searched():
+def test_invalid_searches_are_refused():
     A, y, X = make()
     with pytest.raises(ValueError, match=r"start has a rank of its own: give rank=start\.rank"):
         lt.recover(A, y, "auto", start=X)
     with pytest.raises(ValueError, match=r'a tuple of integers or "auto", got \'foo\''):
         lt.recover(A, y, "foo")
-    stack = lt.gaussian((4, 4), 40, seed=0, trials=2)
+    batch = lt.gaussian((4, 4), 40, seed=0, trials=2)
     with pytest.raises(ValueError, match=r'rank="auto" takes one problem, got a batch of \(2,\)'):
-        lt.recover(stack, np.ones((2, 40)), "auto")
+        lt.recover(batch, np.ones((2, 40)), "auto")
     with pytest.raises(ValueError, match="takes one problem"):
-        lt.recover(stack, np.ones((2, 40)), lt.RankSearch(max=(2, 2)))
+        lt.recover(batch, np.ones((2, 40)), lt.RankSearch(max=(2, 2)))
 
 
 def test_a_search_that_ends_at_its_limit_is_not_settled():
@@ -427,7 +427,7 @@ def test_a_search_that_ends_at_its_limit_is_not_settled():
     assert settled
 
 
-def test_what_a_search_at_its_limit_leaves_may_be_noise():
+def test_the_residual_of_a_search_at_its_limit_may_be_noise():
     A, y, X = make(noise=0.01, ratio=6)
     assert lt.recover(A, y, RANK).status is lt.Status.NOISE_FLOOR
     result = lt.recover(A, y, lt.RankSearch(max=RANK))
@@ -439,7 +439,7 @@ def test_what_a_search_at_its_limit_leaves_may_be_noise():
 
 
 @pytest.mark.parametrize("seed", [0])
-def test_what_is_left_for_lack_of_measurements_is_not_called_noise(seed):
+def test_a_residual_due_to_few_measurements_is_not_called_noise(seed):
     """55 measurements to fit: enough for (1, 1, 1), with 22, not for (2, 2, 2), with 44."""
     A, y, X = make(SHAPE, (1, 1, 1), 63, seed=seed, noise=0.01)
     assert lt.recover(A, y, (1, 1, 1), seed=seed).status is lt.Status.NOISE_FLOOR
@@ -453,7 +453,7 @@ def test_what_is_left_for_lack_of_measurements_is_not_called_noise(seed):
     assert "The search stopped early" in result.notes[0]
 
 
-def test_where_there_is_nothing_larger_to_try_noise_is_noise():
+def test_noise_is_recognised_when_no_larger_rank_can_be_tried():
     A = lt.gaussian((6,), 40, seed=0)
     y = A.forward(np.arange(1.0, 7.0)) + 0.1 * np.random.default_rng(0).standard_normal(40)
     assert lt.recover(A, y, (1,)).status is lt.Status.NOISE_FLOOR
@@ -462,7 +462,7 @@ def test_where_there_is_nothing_larger_to_try_noise_is_noise():
 
 @pytest.mark.parametrize("n", [1, 2, 5, 20])
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_every_rank_that_is_tried_has_its_epochs(monkeypatch, n, loss):
+def test_every_tried_rank_gets_its_own_epochs(monkeypatch, n, loss):
     A, y, _ = make((6, 5, 6), (2, 2, 2), 150, noise=0.01)
     fits = spied(monkeypatch)
     result = lt.recover(A, y, "auto", loss=loss, max_epochs=n)
@@ -470,12 +470,12 @@ def test_every_rank_that_is_tried_has_its_epochs(monkeypatch, n, loss):
     epochs = [epochs for _, epochs in fits]
     assert max(epochs) <= n
     assert n > 5 or epochs[:2] == [n, n]
-    assert sum(epochs) >= result.epochs > n  # without those of the verdict
+    assert sum(epochs) >= result.epochs > n  # without the fits of the verdict
     assert [rank for rank, _ in fits[:2]] == [(1, 1, 1), (2, 2, 2)]
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_a_callback_that_says_stop_once_is_obeyed(loss):
+def test_a_callback_that_requests_a_stop_once_ends_the_call(loss):
     A, y, _ = make((6, 5, 6), (2, 2, 2), 150, noise=0.01)
     calls = []
 
@@ -503,7 +503,7 @@ def test_too_few_measurements_for_the_rank_are_no_success():
 
 @pytest.mark.parametrize("m", [1, 2, 5, 8, 12])
 @pytest.mark.parametrize("loss", ["squared", "huber"])
-def test_next_to_no_measurements(m, loss):
+def test_very_few_measurements_are_no_success(m, loss):
     A, y, _ = make(m=m)
     for seed in range(3):
         with pytest.warns(lt.UnderdeterminedWarning, match=f"{m} measurements cannot determine"):
@@ -685,7 +685,7 @@ def test_directions_that_are_missed_stay():
         assert float(lt.metrics.relative_error(found.X, X)) < 1e-12
 
 
-def test_what_is_below_the_tolerance_is_not_missed():
+def test_directions_below_the_tolerance_are_not_missed():
     X, held, how = candidates(noise=0.0)
     found = trimmed(padded(X, (3, 3, 3), 1e-8), held, how)
     assert found.X.rank == (2, 2, 2)
@@ -714,8 +714,8 @@ def test_the_next_rank_to_try():
     assert larger((2, 2, 2), rows=math.ceil(1.3 * dof[1]) - 1, trimmed={1, 2}) is None
 
 
-class Told:
-    """A fit that gives tensors that were chosen, by rank."""
+class PrescribedFits:
+    """A fit that returns prescribed tensors, by rank."""
 
     solver, tol, seed = "auto", 1e-6, 0
 
@@ -743,15 +743,15 @@ def diagonal(*values):
 
 
 def searched(values, tensors, m=2000, limit=None, statuses=None):
-    """Result of a search that is told its fits, whether it is settled, and the ranks it tried."""
+    """Result of a search over prescribed fits, whether it is settled, and its fits."""
     A = lt.gaussian((N, N), m, seed=0)
     y = A.forward(diagonal(*values))
-    told = Told(
+    prescribed = PrescribedFits(
         {(len(t),) * 2 if r is None else (r, r): diagonal(*t) for r, t in tensors}, statuses
     )
-    found, settled = search_rank(lt.Problem(A, y), lt.RankSearch(max=limit), told)
-    assert len([1 for label, *_ in told.calls if label == "all rows"]) == 1
-    return found, settled, told
+    found, settled = search_rank(lt.Problem(A, y), lt.RankSearch(max=limit), prescribed)
+    assert len([1 for label, *_ in prescribed.calls if label == "all rows"]) == 1
+    return found, settled, prescribed
 
 
 # fits of (1, 1) and (2, 2) that get better, and fits of larger ranks that do not, although they
@@ -762,8 +762,8 @@ MISS = [(None, (0.7, 0.6, 0.2)), (None, (0.7, 0.6, 0.2, 0.2)), (None, (0.6, 0.6,
 
 
 def test_two_larger_ranks_in_a_row_that_are_not_better_settle_the_rank():
-    found, settled, told = searched(TRUTH, FIRST + MISS)
-    assert told.tried == [1, 2, 3, 4]
+    found, settled, prescribed = searched(TRUTH, FIRST + MISS)
+    assert prescribed.tried == [1, 2, 3, 4]
     assert settled
     assert found.rank == (2, 2)
     assert "Larger ranks" not in found.notes[0]
@@ -771,12 +771,12 @@ def test_two_larger_ranks_in_a_row_that_are_not_better_settle_the_rank():
 
 def test_a_larger_rank_that_is_better_restarts_the_count():
     better = (None, (1.0, 0.9, 0.2, 0.2))
-    _, settled, told = searched(TRUTH, [*FIRST, MISS[0], better, MISS[2], (6, TRUTH)])
-    assert told.tried == [1, 2, 3, 4, 6]  # 0.4 of 4 is two
+    _, settled, prescribed = searched(TRUTH, [*FIRST, MISS[0], better, MISS[2], (6, TRUTH)])
+    assert prescribed.tried == [1, 2, 3, 4, 6]  # 0.4 of 4 is two
     assert settled  # exact
     tail = [(None, (0.7, 0.6, 0.2, 0.2, 0.15, 0.15))]
-    found, settled, told = searched(TRUTH, [*FIRST, MISS[0], better, *tail])
-    assert told.tried == [1, 2, 3, 4, 6]
+    found, settled, prescribed = searched(TRUTH, [*FIRST, MISS[0], better, *tail])
+    assert prescribed.tried == [1, 2, 3, 4, 6]
     assert settled  # there is nothing larger, and one was tried
     assert found.rank == (4, 4)
 
@@ -784,16 +784,16 @@ def test_a_larger_rank_that_is_better_restarts_the_count():
 def test_ranks_that_are_not_better_are_counted_in_a_row():
     truth = (1.0, 0.2, 0.2, 0.2, 0.1, 0.1)
     tensors = [truth[:1], (0.6, 0.2), truth[:3], (0.6, 0.2, 0.2, 0.2), truth]
-    found, settled, told = searched(truth, [(None, values) for values in tensors])
-    assert told.tried == [1, 2, 3, 4, 6]
+    found, settled, prescribed = searched(truth, [(None, values) for values in tensors])
+    assert prescribed.tried == [1, 2, 3, 4, 6]
     assert settled
     assert found.rank == (6, 6)
 
 
 @pytest.mark.parametrize("down", [(1.0, 0.9, -0.1), (0.9, 0.8), (1.0,), (0.9,)])
-def test_a_larger_fit_that_comes_down_to_the_rank_or_below_settles_it(down):
-    found, settled, told = searched(TRUTH, [*FIRST, (3, down)])
-    assert told.tried == [1, 2, 3]
+def test_a_larger_fit_that_is_trimmed_to_the_rank_or_below_settles_it(down):
+    found, settled, prescribed = searched(TRUTH, [*FIRST, (3, down)])
+    assert prescribed.tried == [1, 2, 3]
     assert settled
     assert found.rank == (2, 2)
 
@@ -809,16 +809,16 @@ def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing
     A = lt.gaussian((3, 3, 3), 8000, seed=0)
     problem = lt.Problem(A, A.forward(entries(one, two, three)))
     other = lt.hosvd(entries(((0, 0, 0), 0.8), three), (1, 2, 2))
-    told = Told({
+    prescribed = PrescribedFits({
         (1, 1, 1): lt.hosvd(entries(one), (1, 1, 1)),
         (2, 2, 2): lt.hosvd(entries(one, two), (2, 1, 2), warn=False),
         (3, 2, 3): other,
         (3, 3, 3): lt.hosvd(entries(one, two, three), (2, 2, 2)),
     })  # fmt: skip
-    _, held = split(problem, told)
-    assert trimmed(other, held, told).X.rank == (1, 2, 2)
-    found, settled = search_rank(problem, lt.RankSearch(), told)
-    ranks = [rank for _, rank, _, _ in told.calls]
+    _, held = split(problem, prescribed)
+    assert trimmed(other, held, prescribed).X.rank == (1, 2, 2)
+    found, settled = search_rank(problem, lt.RankSearch(), prescribed)
+    ranks = [rank for _, rank, _, _ in prescribed.calls]
     assert ranks == [(1, 1, 1), (2, 2, 2), (3, 2, 3), (3, 3, 3), (2, 2, 2)]
     assert settled
     assert found.rank == (2, 2, 2)
@@ -829,70 +829,70 @@ def test_a_rank_that_predicts_little_is_not_settled_by_misses(last, poor):
     """Held-out residuals of about 0.26 and 0.32."""
     truth = (1.0, last)
     misses = [(r, (0.4, *(0.2,) * (r - 1))) for r in (3, 4, 5, 6)]
-    found, settled, told = searched(truth, [(1, (1.0,)), (2, (0.3, last)), *misses])
+    found, settled, prescribed = searched(truth, [(1, (1.0,)), (2, (0.3, last)), *misses])
     score = float(re.search(r"\(1, 1\) ([0-9.]+)", found.notes[0])[1])
     assert poor == (score >= 0.3)
     assert 0.24 < score < 0.36
     assert settled == (not poor)
-    assert told.tried == ([1, 2, 3] if not poor else [1, 2, 3, 4, 6])
+    assert prescribed.tried == ([1, 2, 3] if not poor else [1, 2, 3, 4, 6])
     assert ("The search stopped early" in found.notes[0]) == poor
 
 
 def test_a_largest_rank_settles_a_search_that_predicts_well():
     for limit in ((2, 2), (3, 2), (2, 5)):  # no matrix has rank (3, 2)
-        found, settled, told = searched(TRUTH, FIRST, limit=limit)
-        assert told.tried == [1, 2]
+        found, settled, prescribed = searched(TRUTH, FIRST, limit=limit)
+        assert prescribed.tried == [1, 2]
         assert settled
         assert found.rank == (2, 2)
-    _, settled, told = searched(TRUTH, FIRST, limit=(1, 1))
-    assert told.tried == [1]
+    _, settled, prescribed = searched(TRUTH, FIRST, limit=(1, 1))
+    assert prescribed.tried == [1]
     assert not settled  # it predicts too little
 
 
 def test_a_lack_of_measurements_does_not_settle_a_search_unless_a_larger_rank_was_tried():
     # 1.3 measurements per degree of freedom, in seven eighths: 30 rows for (2, 2), 41 for (3, 3)
     truth = (1.0, 0.9, 0.3)
-    _, settled, told = searched(truth, FIRST, m=38)
-    assert told.tried == [1, 2]
+    _, settled, prescribed = searched(truth, FIRST, m=38)
+    assert prescribed.tried == [1, 2]
     assert not settled
-    found, settled, told = searched(truth, [*FIRST, (3, (1.0, 0.4, 0.3))], m=44)
-    assert "(2, 2) 0.21, (3, 3) 0.32" in found.notes[0]  # it does not come down
-    assert told.tried == [1, 2, 3]
+    found, settled, prescribed = searched(truth, [*FIRST, (3, (1.0, 0.4, 0.3))], m=44)
+    assert "(2, 2) 0.21, (3, 3) 0.32" in found.notes[0]  # it is not trimmed
+    assert prescribed.tried == [1, 2, 3]
     assert settled
     assert found.rank == (2, 2)
 
 
 def test_an_exact_fit_settles_at_once():
-    found, settled, told = searched((1.0, 0.5), [(1, (1.0,)), (2, (1.0, 0.5))])
-    assert told.tried == [1, 2]
+    found, settled, prescribed = searched((1.0, 0.5), [(1, (1.0,)), (2, (1.0, 0.5))])
+    assert prescribed.tried == [1, 2]
     assert settled
     assert found.rank == (2, 2)
 
 
-def test_time_that_is_up_ends_the_search_with_the_best_there_is():
+def test_the_time_limit_ends_the_search_with_the_best_result_so_far():
     A = lt.gaussian((N, N), 2000, seed=0)
     problem = lt.Problem(A, A.forward(diagonal(*TRUTH)))
     tensors = {(len(t), len(t)): diagonal(*t) for _, t in FIRST + MISS}
-    told = Told(tensors, {(2, 2): lt.Status.MAX_SECONDS})
-    found, settled = search_rank(problem, lt.RankSearch(), told)
-    assert told.tried == [1, 2]
+    prescribed = PrescribedFits(tensors, {(2, 2): lt.Status.MAX_SECONDS})
+    found, settled = search_rank(problem, lt.RankSearch(), prescribed)
+    assert prescribed.tried == [1, 2]
     assert not settled
     assert found.rank == (2, 2)
-    assert told.calls[-1][0] == "all rows"
-    told = Told(tensors, {(3, 3): lt.Status.INTERRUPTED})
-    found, settled = search_rank(problem, lt.RankSearch(), told)
-    assert told.tried == [1, 2, 3]
-    assert told.calls[-1][0] == "rank 3,3"  # nothing is fitted after that
+    assert prescribed.calls[-1][0] == "all rows"
+    prescribed = PrescribedFits(tensors, {(3, 3): lt.Status.INTERRUPTED})
+    found, settled = search_rank(problem, lt.RankSearch(), prescribed)
+    assert prescribed.tried == [1, 2, 3]
+    assert prescribed.calls[-1][0] == "rank 3,3"  # nothing is fitted after that
     assert not settled
     assert found.status is lt.Status.INTERRUPTED
     assert found.notes == ("The search for the rank was not finished.",)
 
 
-def test_epochs_that_are_used_up_do_not_end_the_search():
-    _, settled, told = searched(
+def test_the_epoch_limit_of_a_fit_does_not_end_the_search():
+    _, settled, prescribed = searched(
         TRUTH, FIRST + MISS, statuses=dict.fromkeys([(1, 1), (3, 3)], lt.Status.MAX_EPOCHS)
     )
-    assert told.tried == [1, 2, 3, 4]
+    assert prescribed.tried == [1, 2, 3, 4]
     assert settled
 
 
@@ -922,7 +922,7 @@ def test_a_direction_is_missed_by_more_than_a_standard_error():
 
 
 def test_directions_are_missed_together():
-    """Each may be worth less than a standard error: they are compared with the best so far."""
+    """Each may improve by less than a standard error: they are compared with the best so far."""
     values, matters = (1.0, 0.1, 0.09, 0.08), 0
     for seed in range(40):
         A = lt.gaussian((N, N), 200, seed=seed)
@@ -957,19 +957,19 @@ def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, size
     for k, second in enumerate(sizes.tolist()):
         problem, errors, ratio = noisy(m, k, second)
         given, larger = diagonal(1.0), diagonal(1.0, second)
-        told = Told({(1, 1): given, (2, 2): larger})
-        found = compare_larger_rank(problem, result_of(given, lt.Status.STALLED, 0.5), told)
+        prescribed = PrescribedFits({(1, 1): given, (2, 2): larger})
+        found = compare_larger_rank(problem, result_of(given, lt.Status.STALLED, 0.5), prescribed)
         clearly = errors > 2 and ratio < 0.9
         assert found[:2] == ((2, 2) if clearly else None, not clearly)
         near = (errors > 1.5 and ratio < 0.95) != (errors > 2.5 and ratio < 0.85)
         assert bool(found.findings) == near
         kinds.add((bool(errors > 2), bool(ratio < 0.9)))
         close.add(near)
-        assert [call[1] for call in told.calls] == [(1, 1), (2, 2)]
+        assert [call[1] for call in prescribed.calls] == [(1, 1), (2, 2)]
         mask = held_out(np.ones(m))
-        for _, _, train, _ in told.calls:
+        for _, _, train, _ in prescribed.calls:
             np.testing.assert_array_equal(train.weights, np.where(mask, 0, 1))
-        assert told.calls[0][3] is given  # its fit starts from there
+        assert prescribed.calls[0][3] is given  # its fit starts from there
     assert kinds >= {(True, True), (False, False), (False, True) if m == 120 else (True, False)}
     assert close == {True, False}
 
@@ -1016,10 +1016,10 @@ def test_compare_larger_rank():
     assert compare_larger_rank(problem, right, fit())[:2] == (None, True)
     # a local minimum: the larger fit is far better, and needs no larger rank
     worse = lt.TuckerTensor(-right.X.core, right.X.factors)
-    local = Told({(3, 2, 2): worse, (4, 3, 3): right.X})
+    local = PrescribedFits({(3, 2, 2): worse, (4, 3, 3): right.X})
     assert compare_larger_rank(problem, right, local)[:2] == (None, False)
-    told = Told({(2, 2, 2): small.X, (3, 3, 3): right.X})
-    assert compare_larger_rank(problem, small, told)[:2] == ((3, 2, 2), False)
+    prescribed = PrescribedFits({(2, 2, 2): small.X, (3, 3, 3): right.X})
+    assert compare_larger_rank(problem, small, prescribed)[:2] == ((3, 2, 2), False)
     # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
     keep = np.arange(220)
     few = lt.Problem(A.restrict(keep), y[keep])
@@ -1053,7 +1053,7 @@ def test_a_rank_one_too_small_is_called_too_small(seed, noise):
     assert "rank 3" not in " ".join(result.history.phase.tolist())
 
 
-def test_only_auto_looks_at_a_larger_rank():
+def test_only_auto_tries_a_larger_rank():
     A, y, _ = make(SHAPE, (3, 2, 2), 400)
     assert lt.recover(A, y, (2, 2, 2), solver=lt.RGN()).status is lt.Status.STALLED
 
@@ -1066,7 +1066,7 @@ def test_a_right_rank_is_not_called_too_small_for_noise(shape, rank, ratio):
     for seed in range(3):
         A, y, X = make(shape, rank, seed=seed, noise=0.01, ratio=ratio)
         result = lt.recover(A, y, rank, seed=seed)
-        # what is not recognised as noise is at least a close call
+        # a residual that is not recognised as noise is at least borderline
         assert result.status is lt.Status.NOISE_FLOOR or result.borderline
         assert result.status is not lt.Status.RANK_TOO_SMALL
         assert result.notes == ()
@@ -1104,7 +1104,7 @@ def test_a_rank_too_large_names_the_one_that_suffices(given, noise):
 
 
 def test_noise_hides_directions_that_are_smaller_than_the_error():
-    """Rank (2, 2) by a second singular value of 1e-4, in noise of a hundredth."""
+    """Rank (2, 2) with a second singular value of 1e-4, in noise of 1 %."""
     hits = 0
     for seed in range(4):
         U = [
@@ -1119,15 +1119,15 @@ def test_noise_hides_directions_that_are_smaller_than_the_error():
         if not result.success:
             continue
         s = np.linalg.svd(result.X.full(), compute_uv=False)
-        told = result.notes == (
+        reported = result.notes == (
             "Rank (1, 1) suffices: the rest of (2, 2) is smaller than the error.",
         )
-        assert told == (s[1] <= result.error_estimate * np.linalg.norm(s))
-        hits += told
+        assert reported == (s[1] <= result.error_estimate * np.linalg.norm(s))
+        hits += reported
     assert hits
 
 
-def test_verdicts_do_not_look_at_the_truth():
+def test_verdicts_do_not_use_the_truth():
     A, y, X = make(SHAPE, (3, 2, 2), 400)
     plain = lt.recover(A, y, (2, 2, 2))
     other = lt.recover(A, y, (2, 2, 2), X_true=X)
@@ -1135,8 +1135,8 @@ def test_verdicts_do_not_look_at_the_truth():
     np.testing.assert_array_equal(plain.X.core, other.X.core)
 
 
-def test_verdicts_warn_of_nothing():
-    """Fits of larger ranks are not the caller's: no warning of theirs."""
+def test_verdicts_emit_no_warnings():
+    """Fits of larger ranks are internal: they emit no warnings."""
     A, y, _ = make(SHAPE, (3, 2, 2), 400)
     with warnings.catch_warnings():
         warnings.simplefilter("error")

@@ -1,4 +1,4 @@
-"""Results: looked at, kept, and read again."""
+"""Results: representation, plots, files."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def result():
     return make()
 
 
-def test_repr_is_what_a_person_likes_to_read(result):
+def test_repr_is_a_readable_summary(result):
     text = repr(result)
     assert text.startswith("Result: recovered\n")
     assert "shape (5, 5, 6), rank (1, 2, 2)" in text
@@ -70,13 +70,13 @@ def test_plot_shows_residual_error_and_spectra(result, tmp_path):
     assert (tmp_path / "run.png").stat().st_size > 1000
 
 
-def test_plot_of_a_stack(tmp_path):
+def test_plot_of_a_batch(tmp_path):
     figure = make(trials=3, max_epochs=5).plot()
     assert figure.axes[0].lines[0].get_label() == "relative residual (median)"
 
 
 @pytest.mark.parametrize("trials", [None, 3])
-def test_load_gives_the_result_back(tmp_path, trials):
+def test_load_returns_the_saved_result(tmp_path, trials):
     result = make(trials=trials)
     result.save(tmp_path / "x.npz")
     again = lt.load(tmp_path / "x.npz")
@@ -92,14 +92,14 @@ def test_load_gives_the_result_back(tmp_path, trials):
     assert (again.state is None) == (result.state is None)
 
 
-def test_save_never_overwrites_unasked(tmp_path, result):
+def test_save_overwrites_only_on_request(tmp_path, result):
     result.save(tmp_path / "x.npz")
     with pytest.raises(FileExistsError, match="overwrite=True"):
         result.save(tmp_path / "x.npz")
     result.save(tmp_path / "x.npz", overwrite=True)
 
 
-def test_load_refuses_what_is_not_a_result(tmp_path, result):
+def test_load_refuses_other_files(tmp_path, result):
     np.savez(tmp_path / "other.npz", a=np.ones(3))
     with pytest.raises(lt.FileFormatError, match="is not a lowtucker result"):
         lt.load(tmp_path / "other.npz")
@@ -121,7 +121,7 @@ def test_load_refuses_what_is_not_a_result(tmp_path, result):
         lt.load(tmp_path / "partial.npz")
 
 
-def test_settings_that_were_chosen_are_in_the_solver_line(result):
+def test_automatic_settings_are_in_the_solver_line(result):
     assert result.solver == "RSGD(block_size=34, least_squares=True)"
     bound = make(solver="stotiht")
     assert bound.solver == "StoTIHT(step='auto', block_size=50)"

@@ -21,7 +21,7 @@ def test_residual_below():
     assert rule.met(history([1, 1e-3]))
 
 
-def test_rules_of_a_stack_judge_each_trial():
+def test_rules_decide_for_each_problem_of_a_batch():
     mask = lt.ResidualBelow(0.5).met(history([np.array([1.0, 1.0]), np.array([0.4, 0.6])]))
     assert mask.tolist() == [True, False]
 
@@ -82,7 +82,7 @@ def test_history_keeps_its_rows_while_it_grows():
     assert set(h.phase) == {"StoTIHT"}
 
 
-def test_error_below_without_the_truth_says_what_is_missing():
+def test_error_below_without_the_truth_is_refused():
     A = lt.gaussian((3, 3), 20)
     problem = lt.Problem(A, np.ones(20))
     with pytest.raises(ValueError, match="ErrorBelow needs X_true"):

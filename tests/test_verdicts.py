@@ -1,4 +1,4 @@
-"""What a result says of itself: no success that the numbers at hand refute."""
+"""Verdicts: success is False if the available numbers contradict it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_as_many_measurements_as_degrees_of_freedom_are_not_enough(seed):
 
 
 def test_as_many_linear_equations_as_unknowns_are_enough():
-    """Of full rank the tensor is any tensor."""
+    """At full rank every tensor qualifies."""
     A, X = lt.gaussian((3, 4), 12, seed=0), lt.random_tucker((3, 4), (3, 3), seed=0)
     assert lt.recover(A, A.forward(X), (3, 3)).success
     A, x = lt.gaussian((6,), 6, seed=0), np.arange(1.0, 7)
@@ -33,7 +33,7 @@ def test_as_many_linear_equations_as_unknowns_are_enough():
 
 
 def test_an_estimate_of_a_large_error_is_no_success():
-    """The noise is known, the fit is at its floor, and X is not to be trusted."""
+    """The noise is known and the fit is at its floor, but X may be far off."""
     rng = np.random.default_rng(0)
     A = lt.kronecker([rng.standard_normal((n, n)) for n in (24, 20, 12)])
     A = A.restrict(rng.choice(5760, 760, replace=False))
@@ -47,8 +47,8 @@ def test_an_estimate_of_a_large_error_is_no_success():
     assert "may have changed X by" in result.advice
 
 
-def test_a_blur_that_loses_directions_is_noticed():
-    """Means of three in a row, of 8, have a zero singular value: a fit is perfect, and wrong."""
+def test_a_blur_that_loses_directions_is_detected():
+    """Moving averages of 3 of 8 entries have a zero singular value: a perfect fit can be wrong."""
     shape = (12, 8, 6)
     blur = pylops.Smoothing2D((3, 3), shape, axes=(0, 1))
     A = lt.compose(lt.gaussian(shape, 200, seed=0), blur, shape=shape)
@@ -57,14 +57,14 @@ def test_a_blur_that_loses_directions_is_noticed():
     assert result.residual < 1e-6
     assert error(result, X) > 0.05
     assert result.status is lt.Status.UNDERDETERMINED
-    assert "RGN" in result.solver  # conjugate gradients hand over where they are slow
+    assert "RGN" in result.solver  # conjugate gradients hand over when they are slow
 
 
 @pytest.mark.parametrize("seed", [9, pytest.param(11, marks=pytest.mark.slow)])
-def test_a_rank_that_grows_in_some_modes_only_is_not_taken_for_noise(seed):
-    """From (1, 1, 1) a rank with one more in every mode has directions too many, and fits badly.
+def test_a_rank_that_grows_in_some_modes_only_is_not_mistaken_for_noise(seed):
+    """From (1, 1, 1), one more in every mode is too many directions, and fits badly.
 
-    A search finds what is better nevertheless, up to its limit.
+    The search still finds the better rank, up to its limit.
     """
     shape, rank = (10, 10, 10), (2, 1, 2)
     X = lt.random_tucker(shape, rank, seed=seed)
@@ -84,7 +84,7 @@ def test_a_rank_that_grows_in_some_modes_only_is_not_taken_for_noise(seed):
     assert not few.success
 
 
-def test_epochs_that_went_to_other_starts_are_said_to_have():
+def test_epochs_spent_on_other_starts_are_reported():
     A = lt.gaussian((8, 8, 8), 60, seed=0)
     y = np.random.default_rng(0).standard_normal(60)
     result = lt.recover(A, y, (2, 2, 2), max_epochs=40)
@@ -106,8 +106,8 @@ def test_noise_is_recognised_where_there_is_no_tangent_design(kind):
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.complex128])
-def test_a_null_space_is_not_hidden_by_rounding(dtype):
-    """A 2x4 map of one mode: the smallest eigenvalue is zero, and rounding makes it what it likes.
+def test_rounding_does_not_hide_a_null_space(dtype):
+    """A 2x4 map of one mode: the smallest eigenvalue is zero, up to rounding.
 
     Its inverse gave an estimate of 0.1 % for a tensor that was wrong by 60 %.
     """

@@ -173,6 +173,7 @@ MAKE = [
         "operator must have shape, matvec and rmatvec ... FunctionOperator",
     ),
     (lambda: lt.as_operator(MATRIX, SHAPE, order="X"), ValueError, "order must be ... got 'X'"),
+    (lambda: lt.as_operator(linear_operator()), ValueError, "shape is ... Try shape=(30, 30, 10)"),
     (
         lambda: lt.SparseOperator(MATRIX, SHAPE),
         TypeError,
@@ -195,6 +196,11 @@ MAKE = [
     ),
     (lambda: lt.SparseOperator(SPARSE, SHAPE, order="X"), ValueError, "order must be ... got 'X'"),
     (
+        lambda: lt.SparseOperator(scipy.sparse.eye_array(5), SHAPE),
+        ValueError,
+        "A has ... Check shape, or",
+    ),
+    (
         lambda: lt.LinearOperatorAdapter(5, SHAPE),
         TypeError,
         "operator must ... int. Try lowtucker.FunctionOperator",
@@ -204,6 +210,13 @@ MAKE = [
         lambda: lt.LinearOperatorAdapter(linear_operator(), (3, 5)),
         ValueError,
         "A has shape (5, 12), expected (m, 15) ... Check shape, or",
+    ),
+    (
+        lambda: lt.LinearOperatorAdapter(
+            LinearOperator((M, N), matvec=lambda x: x, dtype=float), SHAPE
+        ),
+        ValueError,
+        "_CustomLinearOperator has ... Define it, or try",
     ),
     (
         lambda: lt.FunctionOperator(None, len, SHAPE, M),
@@ -248,11 +261,25 @@ MAKE = [
         "dtype must be float32, float64, complex64 or complex128, got",
     ),
     (lambda: lt.gaussian(SHAPE, M, trials=0), ValueError, "trials must be at least 1, got 0"),
+    (lambda: lt.gaussian(b"x", 5), TypeError, "shape must ... Try shape=(30, 30, 10)"),
+    (lambda: lt.gaussian((2**40, 2**40), 5), ValueError, "shape must ... sizes of the modes?"),
+    (lambda: lt.gaussian((3, -1), 5), ValueError, "shape must ... Try shape=(30, 30, 10)"),
+    (lambda: lt.gaussian(SHAPE, 10**30), ValueError, "m must be between 1 and"),
+    (lambda: lt.gaussian(SHAPE, 10**15), ValueError, "m = ... Try lowtucker.seeded_gaussian"),
+    (
+        lambda: lt.gaussian(SHAPE, 5, normalize=np.array([1, 2])),
+        TypeError,
+        'normalize must be None, "unit" or',
+    ),
+    (lambda: lt.gaussian(SHAPE, 5, dtype="x"), TypeError, "dtype must be float32, float64"),
+    (lambda: lt.gaussian(SHAPE, 5, trials="x"), TypeError, "trials must ... Try int(...)"),
     (
         lambda: lt.check_adjoint(5),
         TypeError,
         "A must be a MeasurementOperator, got int. Try lowtucker.as_operator",
     ),
+    (lambda: lt.check_adjoint(A, seed=-1), ValueError, "seed must not be negative, got -1"),
+    (lambda: lt.check_adjoint(A, rtol=-1), ValueError, "rtol must be a finite number, at"),
     (
         lambda: lt.check_restriction(MATRIX),
         TypeError,
@@ -270,65 +297,17 @@ MAKE = [
         ValueError,
         "A must be one operator, got a batch. Convert each operator",
     ),
-    (lambda: lt.check_adjoint(A, seed=-1), ValueError, "seed must not be negative, got -1"),
-    (
-        lambda: lt.LinearOperatorAdapter(
-            LinearOperator((M, N), matvec=lambda x: x, dtype=float), SHAPE
-        ),
-        ValueError,
-        "_CustomLinearOperator has ... Define it, or try",
-    ),
-    (
-        lambda: A.forward(np.ones((2, 2))),
-        ValueError,
-        "DenseOperator.forward expects ... Did you vectorise the",
-    ),
-    (lambda: A.tangent(T.X), TypeError, "T must ... Try lowtucker.TangentSpace"),
-    (
-        lambda: BATCH.tangent(T),
-        ValueError,
-        "DenseOperator.tangent takes ... Make a tangent design for each",
-    ),
-    (
-        lambda: A.tangent(lt.TangentSpace(lt.random_tucker((3, 3), (1, 1)))),
-        ValueError,
-        "DenseOperator.tangent expects ... Did you vectorise the",
-    ),
-    (
-        lambda: A.spectral_start(Y[:3], (2, 2)),
-        ValueError,
-        "DenseOperator.spectral_start expects ... Did you restrict the",
-    ),
-    (lambda: A.spectral_start(Y, (9, 9)), ValueError, "rank[0] = 9 must be between 1 and 3, the"),
-    (lambda: lt.gaussian(b"x", 5), TypeError, "shape must ... Try shape=(30, 30, 10)"),
-    (lambda: lt.gaussian((2**40, 2**40), 5), ValueError, "shape must ... sizes of the modes?"),
     (
         lambda: lt.seeded_gaussian((2**40, 2**40), 5),
         ValueError,
         "shape must ... sizes of the modes?",
     ),
-    (lambda: lt.gaussian((3, -1), 5), ValueError, "shape must ... Try shape=(30, 30, 10)"),
-    (lambda: lt.gaussian(SHAPE, 10**30), ValueError, "m must be between 1 and"),
-    (lambda: lt.gaussian(SHAPE, 10**15), ValueError, "m = ... Try lowtucker.seeded_gaussian"),
-    (
-        lambda: lt.gaussian(SHAPE, 5, normalize=np.array([1, 2])),
-        TypeError,
-        'normalize must be None, "unit" or',
-    ),
-    (lambda: lt.gaussian(SHAPE, 5, dtype="x"), TypeError, "dtype must be float32, float64"),
-    (lambda: lt.gaussian(SHAPE, 5, trials="x"), TypeError, "trials must ... Try int(...)"),
     (lambda: lt.seeded_gaussian(SHAPE, 10**30), ValueError, "m must be between 1 and"),
     (
         lambda: lt.seeded_gaussian(SHAPE, 5, dtype=complex),
         TypeError,
         "dtype must be float32 or float64",
     ),
-    (
-        lambda: lt.SparseOperator(scipy.sparse.eye_array(5), SHAPE),
-        ValueError,
-        "A has ... Check shape, or",
-    ),
-    (lambda: lt.as_operator(linear_operator()), ValueError, "shape is ... Try shape=(30, 30, 10)"),
     (lambda: function(forward=5), TypeError, "forward must ... For an array try"),
     (lambda: function(m=10**30), ValueError, "m must be between 1 and"),
     (lambda: function(prototype=[1, 2]), TypeError, "prototype must ... For NumPy leave it out"),
@@ -391,7 +370,6 @@ MAKE = [
         ValueError,
         "maps[0] (ndarray) takes ... The last map is applied",
     ),
-    (lambda: lt.check_adjoint(A, rtol=-1), ValueError, "rtol must be a finite number, at"),
     (lambda: lt.stored(None), TypeError, "source must ... For a file try"),
     (lambda: lt.stored(np.ones((3, N))), ValueError, "shape is ... Try shape=(30, 30, 10)"),
 ]
@@ -504,6 +482,23 @@ APPLY = [
         ValueError,
         "rows must be from 0 to 4",
     ),
+    (lambda: A.tangent(T.X), TypeError, "T must ... Try lowtucker.TangentSpace"),
+    (
+        lambda: BATCH.tangent(T),
+        ValueError,
+        "DenseOperator.tangent takes ... Make a tangent design for each",
+    ),
+    (
+        lambda: A.tangent(lt.TangentSpace(lt.random_tucker((3, 3), (1, 1)))),
+        ValueError,
+        "DenseOperator.tangent expects ... Did you vectorise the",
+    ),
+    (
+        lambda: A.spectral_start(Y[:3], (2, 2)),
+        ValueError,
+        "DenseOperator.spectral_start expects ... Did you restrict the",
+    ),
+    (lambda: A.spectral_start(Y, (9, 9)), ValueError, "rank[0] = 9 must be between 1 and 3, the"),
 ]
 
 

@@ -188,6 +188,7 @@ ALGEBRA = [
     (lambda: lt.fold(np.ones((2, 3)), 0, (2.0, 3)), ValueError, "shape must ... 2.0"),
     (lambda: lt.fold(np.ones((2, 3)), 0, (2, 0)), ValueError, "shape must ... (2, 0)"),
     (lambda: lt.fold(np.ones((2, 3)), 0, None), TypeError, "shape must ... NoneType"),
+    (lambda: lt.fold(np.ones((4, 8)), 0, (4, 3, 3)), ValueError, "fold expects a matrix of shape"),
     (
         lambda: lt.mode_product(X, np.ones(2), 0),
         ValueError,
@@ -243,6 +244,11 @@ ALGEBRA = [
         "inner expects two tensors of the same shape, got (2, 3, 4) and (3, 4)",
     ),
     (lambda: lt.inner(X, X, batch_ndim=4), ValueError, "batch_ndim must be between"),
+    (
+        lambda: lt.inner(np.ones(3), np.ones(4)),
+        ValueError,
+        "inner expects two tensors of the same shape",
+    ),
     (lambda: lt.norm(X, batch_ndim=-1), ValueError, "batch_ndim must be between"),
     (lambda: lt.hosvd(3.0), ValueError, "X ... at least one mode, got a number. Try [number]"),
     (
@@ -250,6 +256,10 @@ ALGEBRA = [
         ValueError,
         "X must be a tensor with at least one mode, got a number",
     ),
+    (lambda: lt.spectra(BATCH), ValueError, "X must be a single tensor, got a batch"),
+    (lambda: lt.spectra(X).energy((1, 2)), ValueError, "rank must ... 2 entries"),
+    (lambda: lt.spectra(X).energy(2), TypeError, "rank must ... the number 2"),
+    (lambda: lt.spectra(X).energy((1, 2, -1)), ValueError, "rank[2] = -1 must be"),
     (
         lambda: lt.sthosvd(X, (1, 1, 1), mode_order=(0, 0, 1)),
         ValueError,
@@ -295,11 +305,8 @@ ALGEBRA = [
     ),
     (lambda: lt.quasi_optimality(0), ValueError, "order must be at least 1, got 0"),
     (lambda: BATCH.compress(), ValueError, "compress needs a rank for a batch"),
-    (lambda: lt.spectra(BATCH), ValueError, "X must be a single tensor, got a batch"),
     (lambda: lt.multilinear_rank(BATCH), ValueError, "X must be a single tensor, got a batch"),
-    (lambda: lt.spectra(X).energy((1, 2)), ValueError, "rank must ... 2 entries"),
-    (lambda: lt.spectra(X).energy(2), TypeError, "rank must ... the number 2"),
-    (lambda: lt.spectra(X).energy((1, 2, -1)), ValueError, "rank[2] = -1 must be"),
+    (lambda: lt.multilinear_rank(X, tol=-1), ValueError, "tol must be a finite number, at"),
     (lambda: lt.attainable_rank(5), TypeError, "rank must ... the number 5"),
     (lambda: lt.attainable_rank((0, 1)), ValueError, "rank[0] = 0 must be at least 1"),
     (lambda: lt.attainable_rank((1.5, 2)), TypeError, "rank must ... 1.5"),
@@ -378,13 +385,6 @@ ALGEBRA = [
         ValueError,
         "rank must have one entry per mode:",
     ),
-    (lambda: lt.fold(np.ones((4, 8)), 0, (4, 3, 3)), ValueError, "fold expects a matrix of shape"),
-    (
-        lambda: lt.inner(np.ones(3), np.ones(4)),
-        ValueError,
-        "inner expects two tensors of the same shape",
-    ),
-    (lambda: lt.multilinear_rank(X, tol=-1), ValueError, "tol must be a finite number, at"),
     (
         lambda: lt.metrics.relative_error(np.ones(3), np.zeros(3)),
         ValueError,

@@ -41,7 +41,7 @@ SOLVERS = {
 
 
 def quietly(make):
-    """Dask warns of its own affairs on the way up and down; none of it is ours."""
+    """Ignore the warnings of Dask as a cluster starts and stops."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return make()
@@ -75,7 +75,7 @@ def client():
 def mortal():
     """Cluster whose workers may be killed, and a client of it.
 
-    Once for each nanny: one that has just started another worker may give it up.
+    Used once per nanny: one that has just restarted a worker may give it up.
     """
     with connected() as both:
         yield both
@@ -135,7 +135,7 @@ def test_the_result_is_that_of_a_matrix_in_memory(name, where, client, problem):
     A = lt.from_dask(rows, SHAPE, client=client if where == "cluster" else None, keep=keep)
     ours = lt.recover(A, y, RANK, solver=SOLVERS[name])
     dense = lt.recover(matrix, y, RANK, shape=SHAPE, solver=SOLVERS[name])
-    # TIHT's guard takes a first residual of 1 + 1e-16 for growth: a rounding halves its first step
+    # TIHT's guard mistakes a first residual of 1 + 1e-16 for growth: rounding halves its first step
     assert_same_run(ours, dense)
     assert ours.success
 
@@ -222,7 +222,7 @@ def test_a_pickled_operator_finds_its_own_cluster(client, problem):
 
 
 def test_a_vector_of_measurements_stays_on_the_workers(client, problem, monkeypatch):
-    """An iteration sends no y, and fetches no residual; only who asks for its numbers gets them."""
+    """An iteration sends no y and fetches no residual, unless its values are needed."""
     monkeypatch.setattr(engines, "LONG", 100)
     _, _, X = problem
     matrix = lt.gaussian(SHAPE, 3000, seed=1).matrix
@@ -263,7 +263,7 @@ def _has_futures(value):
     return type(value).__name__ == "Future"
 
 
-def test_a_changed_y_is_not_taken_for_the_one_that_was_sent(client, problem, monkeypatch):
+def test_a_changed_y_is_sent_again(client, problem, monkeypatch):
     monkeypatch.setattr(engines, "LONG", 100)
     matrix, y, _ = problem
     A = lt.from_dask(loaded(), SHAPE, client=client)
@@ -351,8 +351,8 @@ def test_a_run_that_loses_a_worker_ends_with_the_same_bits(name, mortal, problem
 
 
 @pytest.mark.slow
-def test_a_worker_that_comes_back_gets_its_chunks_back(mortal, problem, monkeypatch):
-    """Its nanny starts another in its place, some seconds later."""
+def test_a_restarted_worker_gets_its_chunks_back(mortal, problem, monkeypatch):
+    """Its nanny restarts it some seconds later."""
     monkeypatch.setattr(engines, "LOOK", 0.2)
     (cluster, client), (matrix, y, _) = mortal, problem
     A = lt.from_dask(loaded(), SHAPE, client=client)
@@ -369,7 +369,7 @@ def test_a_worker_that_comes_back_gets_its_chunks_back(mortal, problem, monkeypa
 
 
 @pytest.mark.slow
-def test_workers_that_all_die_and_come_back_are_no_harm(mortal, problem, monkeypatch):
+def test_a_run_survives_the_restart_of_all_workers(mortal, problem, monkeypatch):
     monkeypatch.setattr(engines, "LOOK", 0.2)
     monkeypatch.setattr(engines, "LONG", 100)
     monkeypatch.setattr(engines, "GRACE", DEADLINE)
@@ -403,7 +403,7 @@ def workers_of(cluster, count):
 
 
 @pytest.mark.slow
-def test_without_any_worker_the_error_is_clear_and_the_checkpoint_is_there(
+def test_without_workers_the_error_names_the_cause_and_the_checkpoint_is_kept(
     problem, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(engines, "LOOK", 0.2)
@@ -444,17 +444,17 @@ if __name__ == "__main__":
             rows = da.random.default_rng(1).standard_normal((140, 180), chunks=(35, -1))
             A = lt.from_dask(rows, (6, 6, 5))
             y = A.forward(lt.random_tucker((6, 6, 5), (2, 2, 2), seed=0))
-            told = [lambda progress: progress.epoch == 3 and print("at work", flush=True)]
+            callbacks = [lambda progress: progress.epoch == 3 and print("at work", flush=True)]
             found = lt.recover(A, y, (2, 2, 2), solver=lt.TIHT(step=0.001), tol=1e-14,
-                               max_epochs=10**6, callbacks=told)
+                               max_epochs=10**6, callbacks=callbacks)
             print(found.status.name, found.epochs, flush=True)
 """
 
 
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="signals are sent another way")
-def test_ctrl_c_on_the_terminal_gives_what_was_found(tmp_path):
-    """It reaches the workers of a LocalCluster too, which end."""
+def test_ctrl_c_on_the_terminal_returns_the_best_result_so_far(tmp_path):
+    """Workers of a LocalCluster receive the signal too, and exit."""
     file = tmp_path / "script.py"
     file.write_text(SCRIPT)
     with subprocess.Popen(
@@ -464,15 +464,15 @@ def test_ctrl_c_on_the_terminal_gives_what_was_found(tmp_path):
         try:
             assert process.stdout.readline() == "at work\n"
             os.killpg(process.pid, signal.SIGINT)
-            said, heard = process.communicate(timeout=DEADLINE)
+            out, err = process.communicate(timeout=DEADLINE)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert said.startswith("INTERRUPTED"), said + heard
-    assert int(said.split()[1]) >= 3
+    assert out.startswith("INTERRUPTED"), out + err
+    assert int(out.split()[1]) >= 3
 
 
-def test_a_scheduler_that_goes_away_is_an_error_too(problem, monkeypatch):
+def test_a_lost_scheduler_is_an_error_too(problem, monkeypatch):
     monkeypatch.setattr(engines, "LOOK", 0.2)
     _, y, _ = problem
     cluster = new_cluster(processes=False)
@@ -485,8 +485,8 @@ def test_a_scheduler_that_goes_away_is_an_error_too(problem, monkeypatch):
     quietly(client.close)
 
 
-def test_nothing_stays_behind(client):
-    """Answers and chunks are let go when nobody needs them."""
+def test_results_and_chunks_are_released(client):
+    """Results and chunks are released when no longer needed."""
     A = lt.from_dask(loaded(), SHAPE, client=client)
     A.forward(np.ones(SHAPE))
     assert any(client.who_has().values())
@@ -531,14 +531,14 @@ def test_bad_input_is_refused_with_advice(name):
 
 
 @pytest.mark.parametrize("where", ["cluster", "threads"])
-def test_rows_that_are_not_finite_are_named(where, client):
+def test_non_finite_rows_are_named(where, client):
     array = da.from_array(NAN, chunks=(5, -1))
     A = lt.from_dask(array, SHAPE, client=client if where == "cluster" else None)
     with pytest.raises(ValueError, match="NaN or infinite entries, in row 2 of its chunk 2"):
         A.forward(np.ones(SHAPE))
 
 
-def test_what_a_loader_raises_reaches_the_user(client):
+def test_an_exception_of_a_loader_reaches_the_user(client):
     def broken(start):
         raise FileNotFoundError(f"rows-{start}.npy is not there")
 
@@ -549,7 +549,7 @@ def test_what_a_loader_raises_reaches_the_user(client):
 
 
 @pytest.mark.parametrize("wrong", [np.ones((4, N)), np.ones((5, N - 1)), 1j * np.ones((5, N))])
-def test_a_loader_that_gives_something_else_than_was_said_is_named(wrong):
+def test_a_loader_whose_output_differs_from_its_declaration_is_named(wrong):
     parts = [da.from_delayed(dask.delayed(x), (5, N), float) for x in (np.ones((5, N)), wrong)]
     A = lt.from_dask(da.concatenate(parts), SHAPE)
     with pytest.raises(
@@ -558,7 +558,7 @@ def test_a_loader_that_gives_something_else_than_was_said_is_named(wrong):
         A.forward(np.ones(SHAPE))
 
 
-def test_sparse_chunks_are_rows_too(problem):
+def test_sparse_chunks_are_accepted(problem):
     matrix, y, X = problem
     parts = [
         da.from_delayed(dask.delayed(scipy.sparse.csr_array)(matrix[k : k + 70]), (70, N), float)

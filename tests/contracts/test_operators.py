@@ -330,13 +330,13 @@ def test_operators_that_form_no_full_tensor_stay_below_its_memory(kind, wrap):
     ],
     ids=lambda A: type(A).__name__,
 )
-def test_operators_whose_start_is_the_adjoint_in_full_say_so(A):
+def test_operators_whose_start_forms_the_full_adjoint_declare_it(A):
     assert A.traits.forms_full_tensor
 
 
 @pytest.mark.parametrize("wrap", [lambda A: A, lambda A: lt.scale(A, 2.0)], ids=["", "scaled"])
-def test_rank_one_rows_of_a_tensor_beyond_memory_are_refused_before_the_work(wrap):
-    """The start forms the adjoint: 1.7 TB, of which the guard once knew nothing."""
+def test_rank_one_rows_of_a_tensor_that_exceeds_memory_are_refused_before_any_work(wrap):
+    """The start forms the adjoint, 1.7 TB, which the memory check must include."""
     rng = np.random.default_rng(0)
     A = wrap(lt.rank_one([rng.standard_normal((60, 6000)) for _ in range(3)]))
     with pytest.raises(MemoryError, match=r"would need about 6\.91 TB beside A"):

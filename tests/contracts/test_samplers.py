@@ -74,17 +74,17 @@ def test_the_block_gradient_is_unbiased_also_when_b_does_not_divide_m(make, b, r
     assert (np.abs(samples.mean(axis=0) - problem.gradient(X)) < 5.5 * spread + 1e-12).all()
 
 
-def test_stack_draws_what_each_trial_draws_alone(make):
+def test_a_batch_draws_the_same_rows_as_each_trial_alone(make):
     trials = 7
     problem = make_problem(trials=trials)
     sampler = make(3).bind(problem)
     for t in (0, 1, 5, 40):
-        stacked = sampler.draw(t, seed=3, trials=range(trials))
+        batched = sampler.draw(t, seed=3, trials=range(trials))
         for k in range(trials):
             alone_problem = lt.Problem(lt.gaussian((3, 2, 2), M_ROWS, seed=(1, k)), np.ones(M_ROWS))
             alone = make(3).bind(alone_problem).draw(t, seed=(3, k))
-            assert np.array_equal(as_rows(stacked.rows[k]), as_rows(alone.rows))
-            assert stacked.weight[k] == pytest.approx(alone.weight, rel=1e-12)
+            assert np.array_equal(as_rows(batched.rows[k]), as_rows(alone.rows))
+            assert batched.weight[k] == pytest.approx(alone.weight, rel=1e-12)
 
 
 def test_block_size_outside_1_to_m_is_refused(make):
@@ -106,7 +106,7 @@ def test_steps_per_epoch_covers_the_data_about_once(make):
         assert make(b).bind(make_problem()).steps_per_epoch == steps
 
 
-def test_a_selection_draws_what_its_trials_draw_in_the_whole_stack(make):
+def test_a_selection_draws_the_same_rows_as_in_the_whole_batch(make):
     sampler = make(3).bind(make_problem(trials=5))
     positions = [3, 0]
     part = sampler.select(positions)

@@ -77,32 +77,32 @@ def test_step_is_pure(case):
         state = first
 
 
-def test_stack_equals_one_by_one(case):
+def test_a_batch_equals_its_problems_one_by_one(case):
     solver, (shape, rank, m, *_) = case
     if isinstance(solver, Manifold):
         pytest.skip("Riemannian solvers take one problem; test_riemannian.py has the refusal")
     trials = 3
     problem, X_true = make(case, trials=trials)
     rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(60)
-    stacked = lt.solve(problem, solver, rank, stop=rule, X_true=X_true, seed=7)
-    assert stacked.success.shape == stacked.status.shape == stacked.epochs.shape == (trials,)
+    batched = lt.solve(problem, solver, rank, stop=rule, X_true=X_true, seed=7)
+    assert batched.success.shape == batched.status.shape == batched.epochs.shape == (trials,)
     for k in range(trials):
         A = lt.gaussian(shape, m, seed=(0, k))
         truth = lt.random_tucker(shape, rank, seed=(0, k))
         alone = lt.solve(
             lt.Problem(A, A.forward(truth)), solver, rank, stop=rule, X_true=truth, seed=(7, k)
         )
-        assert stacked.epochs[k] == alone.epochs
-        assert stacked.status[k] is alone.status
+        assert batched.epochs[k] == alone.epochs
+        assert batched.status[k] is alone.status
         np.testing.assert_allclose(
-            stacked.X.full()[k], alone.X.full(), rtol=0, atol=1e-9 * float(alone.X.norm())
+            batched.X.full()[k], alone.X.full(), rtol=0, atol=1e-9 * float(alone.X.norm())
         )
         # history: frozen at its end, equal before
         np.testing.assert_allclose(
-            stacked.history.residual[: alone.epochs + 1, k], alone.history.residual, rtol=1e-6
+            batched.history.residual[: alone.epochs + 1, k], alone.history.residual, rtol=1e-6
         )
         assert (
-            stacked.history.residual[alone.epochs :, k] == stacked.history.residual[-1, k]
+            batched.history.residual[alone.epochs :, k] == batched.history.residual[-1, k]
         ).all()
 
 
@@ -161,14 +161,14 @@ class CountingDesign(TangentDesign):
         yield slice(0, self.A.m), self.T.coordinates(self.A.matrix.reshape(-1, *self.A.shape))
 
 
-def readings(solver):
-    """Of a row, by the start and by a step."""
+def passes_over_a_row(solver):
+    """Passes over a row by the start, and by a step."""
     if isinstance(solver, Manifold):  # the adjoint of y, a scale, the first model or gradient
         return 3, 2 if isinstance(solver, lt.RCG) else 1
     return (1, 1) if solver.step != "auto" else (2, 2)
 
 
-def test_reads_each_row_at_most_once_a_step_and_counts_its_passes(case):
+def test_passes_count_how_often_rows_are_read(case):
     """Once for a fixed step; the line search of an automatic one reads the block a second time."""
     solver, (shape, rank, m, *kind) = case
     if kind:
@@ -181,7 +181,7 @@ def test_reads_each_row_at_most_once_a_step_and_counts_its_passes(case):
     bound = solver.bind(problem, rank)
     A.counts[:] = 0
     state = bound.init(None, 0)
-    start, step = readings(solver)
+    start, step = passes_over_a_row(solver)
     assert A.counts.max() <= start
     assert A.counts.sum() / m == pytest.approx(state.passes)
     for _ in range(5):

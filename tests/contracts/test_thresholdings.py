@@ -49,14 +49,14 @@ def test_error_is_within_eta_of_a_lower_bound_on_the_best(H, rng):
     assert H.eta == pytest.approx(np.sqrt(3))
 
 
-def test_stack_equals_loop(H, rng):
+def test_a_batch_equals_a_loop(H, rng):
     Z = rng.standard_normal((4, *SHAPE))
-    stacked = H(Z).full()
+    batched = H(Z).full()
     for k in range(4):
-        np.testing.assert_allclose(stacked[k], H(Z[k]).full(), rtol=0, atol=1e-10)
+        np.testing.assert_allclose(batched[k], H(Z[k]).full(), rtol=0, atol=1e-10)
 
 
-def test_complex_and_float32_stay_what_they_are(H, rng):
+def test_complex_and_float32_are_kept(H, rng):
     Z = rng.standard_normal(SHAPE) + 1j * rng.standard_normal(SHAPE)
     X = H(Z)
     assert X.core.dtype == np.complex128
@@ -73,7 +73,7 @@ def test_input_is_not_changed(H, dtype, order, rng):
     before = Z.copy()
     X = H(Z)
     np.testing.assert_array_equal(Z, before)
-    Z[:] = 0  # nor does the result look at it
+    Z[:] = 0  # the result is not a view of it
     np.testing.assert_array_equal(X.full(), H(before).full())
 
 
@@ -89,7 +89,7 @@ def test_nan_is_refused(H):
         H(Z)
 
 
-def test_array_kinds_stay_what_they_are(H, kind, rng):
+def test_array_kinds_are_kept(H, kind, rng):
     Z = rng.standard_normal(SHAPE)
     X = H(kind(Z))
     assert kind.owns(X.core)

@@ -216,11 +216,11 @@ def test_units_of_a_batch_select_arrange_and_restrict_its_problems(name, rng):
     np.testing.assert_array_equal(W.count, A.count)
 
 
-# A new operator is one class: nothing else has to know of it
+# A new operator is one class; nothing else changes
 
 
 class Fibres(lt.MeasurementOperator):
-    """Sums along the last mode at some places: two hooks, and rows at their own cost."""
+    """Sums along the last mode at some positions: two hooks, row-separable."""
 
     traits = lt.Traits(row_separable=True)
 
@@ -264,5 +264,5 @@ def test_a_toy_operator_is_recovered_from_alone_and_wrapped():
         assert result.success
         assert lt.metrics.relative_error(result.X, power * X_true.full()) < 1e-5
     alone = lt.recover(toy, toy.forward(X_true), rank=(1, 1, 1), max_epochs=50)
-    assert alone.residual < 1e-6  # the sums are fitted; the last mode they do not determine
+    assert alone.residual < 1e-6  # the sums are fitted, but do not determine the last mode
     assert not alone.success

@@ -1,4 +1,4 @@
-"""The one call, as users make it."""
+"""lowtucker.recover, as users call it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_every_kind_of_A(data):
         assert error(result, X_true) < 1e-5
 
 
-def test_array_kinds_come_back_as_they_went_in(data, kind):
+def test_the_result_has_the_array_kind_of_the_input(data, kind):
     A, y, X_true = data
     result = lt.recover(kind(A.matrix), kind(y), RANK, shape=SHAPE, tol=1e-4)
     assert result.success
@@ -68,7 +68,7 @@ def test_array_kinds_come_back_as_they_went_in(data, kind):
 
 
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float32, 1e-5), (np.complex64, 1e-5)])
-def test_single_precision_stays_single(dtype, tol):
+def test_single_precision_is_kept(dtype, tol):
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, dtype=dtype)
     A = lt.gaussian(SHAPE, 200, seed=1, dtype=dtype)
     result = lt.recover(A, A.forward(X_true), RANK, tol=tol)
@@ -108,7 +108,7 @@ def test_other_orders(shape, rank, m):
     assert error(result, X_true) < 1e-5
 
 
-def test_noise_floor_is_where_it_stops(data):
+def test_a_run_stops_at_the_noise_floor(data):
     A, y, X_true = data
     std = 0.05 * np.linalg.norm(y) / np.sqrt(M_ROWS)
     noisy = y + std * np.random.default_rng(3).standard_normal(M_ROWS)
@@ -116,23 +116,23 @@ def test_noise_floor_is_where_it_stops(data):
     assert result.status is lt.Status.NOISE_FLOOR
     assert result.success
     assert error(result, X_true) < 0.1
-    # without being told the noise it finds that nothing but noise is left
+    # without noise_std, the residual is recognised as noise
     result = lt.recover(A, noisy, RANK, max_epochs=400)
     assert result.status is lt.Status.NOISE_FLOOR
     assert result.success
-    # first-order solvers do not know; they stall, and say so
+    # first-order solvers cannot recognise it; they report that they stalled
     result = lt.recover(wrapped(A), noisy, RANK, max_epochs=400)
     assert result.status is lt.Status.STALLED
     assert "noise_std" in result.advice
 
 
 def wrapped(A):
-    """The same measurements as an operator that can do no more than forward and adjoint."""
+    """The same measurements by an operator with forward and adjoint only."""
     return lt.as_operator(scipy.sparse.linalg.aslinearoperator(A.matrix), shape=SHAPE)
 
 
-def test_a_rank_that_is_too_small_is_not_taken_for_noise():
-    """The structure of the residual tells them apart."""
+def test_too_small_a_rank_is_not_mistaken_for_noise():
+    """The structure of the residual distinguishes them."""
     shape, m = (10, 10, 10), 500
     saved = []
     for seed in range(2):
@@ -147,18 +147,18 @@ def test_a_rank_that_is_too_small_is_not_taken_for_noise():
         assert small.residual < 0.3  # small enough for noise, were it not for its structure
         assert small.status is lt.Status.RANK_TOO_SMALL
         assert not small.success
-        # told the noise, the run ends sooner, and not before the fit is done
-        told = lt.recover(A, y, (3, 3, 3), noise_std=noise)
-        assert told.status is lt.Status.NOISE_FLOOR
-        saved.append(right.epochs - told.epochs)
-        assert told.residual < 1.0002 * right.residual
+        # with noise_std the run ends sooner, but not before the fit converged
+        informed = lt.recover(A, y, (3, 3, 3), noise_std=noise)
+        assert informed.status is lt.Status.NOISE_FLOOR
+        saved.append(right.epochs - informed.epochs)
+        assert informed.residual < 1.0002 * right.residual
         true = lt.metrics.relative_error(right.X, X)
         assert 0.5 < right.error_estimate / true < 2
     assert min(saved) >= 0
     assert sum(saved) > 0
 
 
-def test_a_local_minimum_of_few_measurements_is_not_taken_for_noise():
+def test_a_local_minimum_with_few_measurements_is_not_mistaken_for_noise():
     """Problems where many starts end in the same local minimum, or all in some."""
     for m, k in ((26, 13), (26, 69), (28, 196), (36, 49)):
         X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, k), orthonormal=False)
@@ -176,7 +176,7 @@ def test_restarts_end_with_the_epochs():
     result = lt.recover(A, A.forward(X), (1, 2, 2), seed=69, max_epochs=100, solver=solver)
     assert result.status is lt.Status.MAX_EPOCHS
     assert result.epochs == 100
-    # the best tensor is of an earlier start than the last model: no estimate is better than its own
+    # the best tensor is from an earlier start than the last model, whose estimate does not apply
     assert result.history.residual[-1] > 1.01 * result.residual
     assert result.error_estimate is None
 
@@ -199,7 +199,7 @@ def test_auto_needs_half_the_measurements_of_the_paper(m, trials, least):
     assert verdicts == trials
 
 
-def test_auto_needs_few_passes_where_measurements_are_many():
+def test_auto_needs_few_passes_with_many_measurements():
     X = lt.random_tucker((20, 20, 20), (3, 3, 3), seed=1)
     A = lt.gaussian((20, 20, 20), 2000, seed=2)  # 180 degrees of freedom
     result = lt.recover(A, A.forward(X), (3, 3, 3))
@@ -209,7 +209,7 @@ def test_auto_needs_few_passes_where_measurements_are_many():
 
 
 @pytest.mark.parametrize("noise", [0, 0.02])
-def test_a_result_is_where_a_run_with_more_measurements_begins(noise):
+def test_a_result_starts_a_run_with_more_measurements(noise):
     shape, rank = (12, 12, 12), (2, 2, 2)
     X = lt.random_tucker(shape, rank, seed=1)
     A = lt.gaussian(shape, 600, seed=2)
@@ -222,12 +222,12 @@ def test_a_result_is_where_a_run_with_more_measurements_begins(noise):
     assert lt.metrics.relative_error(warm.X, cold.X) < (1e-5 if not noise else 1e-3)
 
 
-def test_weight_zero_leaves_spoilt_measurements_out(data):
+def test_weight_zero_excludes_corrupted_measurements(data):
     A, y, X_true = data
-    spoilt, weights = y.copy(), np.ones(M_ROWS)
-    spoilt[::10] += 100
+    corrupted, weights = y.copy(), np.ones(M_ROWS)
+    corrupted[::10] += 100
     weights[::10] = 0
-    result = lt.recover(A, spoilt, RANK, weights=weights, max_epochs=100)
+    result = lt.recover(A, corrupted, RANK, weights=weights, max_epochs=100)
     assert error(result, X_true) < 1e-5
     assert result.success
 
@@ -244,7 +244,7 @@ def test_too_few_measurements_warn_and_are_never_a_success():
     assert not result.success
 
 
-def test_impossible_rank_warns_and_runs():
+def test_unattainable_rank_warns_and_runs():
     X_true = lt.random_tucker((5, 5, 6), (1, 1, 1), seed=0)
     A = lt.gaussian((5, 5, 6), 80, seed=1)
     with pytest.warns(lt.RankWarning, match=r"has rank \(1, 1, 1\) at most") as caught:
@@ -261,7 +261,7 @@ def test_zero_measurements_give_the_zero_tensor(data):
     assert not result.X.full().any()
 
 
-def test_a_step_makes_nothing_of_the_size_of_A():
+def test_a_step_allocates_nothing_of_the_size_of_A():
     shape, m = (20, 20, 20), 1500  # A: 96 MB
     A = lt.gaussian(shape, m, seed=1)
     problem = lt.Problem(A, A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0)))
@@ -292,7 +292,7 @@ def test_callback_sees_progress_and_may_stop(data):
     assert lt.recover(A, y, RANK, solver="stotiht", start=result.state).success
 
 
-def test_ctrl_c_keeps_what_there_is(data):
+def test_ctrl_c_returns_the_best_result_so_far(data):
     A, y, _ = data
 
     def press(progress):
@@ -312,7 +312,7 @@ def test_max_seconds_ends_the_run(data):
     assert result.epochs == 0
 
 
-def test_history_says_what_happened(data):
+def test_history_has_one_row_per_epoch(data):
     A, y, X_true = data
     result = lt.recover(A, y, RANK, X_true=X_true, solver=lt.StoTIHT(block_size=40, step=0.3))
     history = result.history
@@ -329,7 +329,7 @@ def test_history_says_what_happened(data):
     assert set(history.phase) == {"StoTIHT"}
 
 
-def test_a_hundred_trials_as_one_stack_agree_with_their_own_verdicts():
+def test_a_batch_of_a_hundred_problems_gives_the_verdicts_of_single_runs():
     trials = 30
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials)
     A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
@@ -341,18 +341,18 @@ def test_a_hundred_trials_as_one_stack_agree_with_their_own_verdicts():
     assert f"{trials} of {trials} problems recovered" in repr(result)
 
 
-def test_noise_floor_of_a_stack_is_each_trials_own():
+def test_each_problem_of_a_batch_has_its_own_noise_floor():
     trials, scales = 3, np.array([1.0, 10.0, 100.0])
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials) * scales
     A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
     noise = 0.1 * np.random.default_rng(3).standard_normal((trials, M_ROWS))
     y = A.forward(X_true) + noise
-    stacked = lt.recover(A, y, RANK, noise_std=0.1)
+    batched = lt.recover(A, y, RANK, noise_std=0.1)
     for k in range(trials):
         one = lt.gaussian(SHAPE, M_ROWS, seed=(1, k), trials=1)
         alone = lt.recover(one, y[k : k + 1], RANK, noise_std=0.1, seed=(0, k)).trial(0)
-        assert stacked.status[k] is alone.status is lt.Status.NOISE_FLOOR
-        assert stacked.epochs[k] == alone.epochs
+        assert batched.status[k] is alone.status is lt.Status.NOISE_FLOOR
+        assert batched.epochs[k] == alone.epochs
 
 
 def test_noise_floor_counts_the_weights(data):
@@ -371,7 +371,7 @@ def test_noise_floor_counts_the_weights(data):
     [((8, 7, 6), 200, 8, 8), pytest.param((12, 10, 8), 400, 20, 18, marks=pytest.mark.slow)],
 )
 def test_auto_reaches_the_noise_floor(shape, m, trials, least):
-    """Block steps alone stay above it; TIHT takes over."""
+    """Block steps alone stay above it; TIHT continues."""
     rank = (2, 2, 2)
     X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
     A = lt.gaussian(shape, m, seed=1, trials=trials)
@@ -414,7 +414,7 @@ def test_x_is_the_best_iterate_where_the_run_did_not_converge(data):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("scale", [2.0**-40, 2.0**40])
-def test_units_do_not_matter_to_the_automatic_step(data, dtype, scale):
+def test_the_automatic_step_does_not_depend_on_units(data, dtype, scale):
     A, y, _ = data
     small = lt.DenseOperator((A.matrix * scale).astype(dtype), SHAPE)
     plain = lt.DenseOperator(A.matrix.astype(dtype), SHAPE)
@@ -422,7 +422,9 @@ def test_units_do_not_matter_to_the_automatic_step(data, dtype, scale):
         scaled = lt.recover(small, (y * scale).astype(dtype), RANK, solver=solver, tol=1e-4)
         reference = lt.recover(plain, y.astype(dtype), RANK, solver=solver, tol=1e-4)
         assert scaled.success
-        rtol = 0.05 if dtype == np.float32 else 1e-6  # other roundings, amplified by the iteration
+        rtol = (
+            0.05 if dtype == np.float32 else 1e-6
+        )  # other rounding errors, amplified by the iteration
         np.testing.assert_allclose(scaled.history.residual, reference.history.residual, rtol=rtol)
 
 
@@ -436,7 +438,7 @@ def test_complex_measurements_of_a_real_tensor_count_twice():
     assert error(result, X_true) < 1e-4
 
 
-def test_float32_stays_with_a_float64_start(data):
+def test_float32_is_kept_with_a_float64_start(data):
     A, y, X_true = data
     single = lt.DenseOperator(A.matrix.astype(np.float32), SHAPE)
     for start in (X_true, X_true.full()):
@@ -456,7 +458,7 @@ def test_a_state_of_another_problem_is_refused(data):
         lt.recover(A, y, (1, 2, 2), start=state)
 
 
-def test_a_saved_run_goes_on_with_arrays_of_another_kind(data, kind, tmp_path):
+def test_a_saved_run_resumes_with_arrays_of_another_kind(data, kind, tmp_path):
     A, y, _ = data
     lt.recover(A, y, RANK, max_epochs=2, solver="stotiht").save(tmp_path / "x.npz")
     half = lt.load(tmp_path / "x.npz")
@@ -466,7 +468,7 @@ def test_a_saved_run_goes_on_with_arrays_of_another_kind(data, kind, tmp_path):
     assert kind.owns(result.X.core)
 
 
-def test_stopping_a_stack_whose_trials_end_at_different_times_keeps_all_of_them():
+def test_stopping_a_batch_keeps_problems_that_ended_at_different_times():
     trials = 6
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials)
     A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
@@ -482,8 +484,8 @@ def test_stopping_a_stack_whose_trials_end_at_different_times_keeps_all_of_them(
     assert one.history.rows == one.epochs + 1
 
 
-def test_limits_and_stops_end_the_trials_that_wait_for_another_phase():
-    """Noise: some trials get stuck in the first phase while others still run."""
+def test_limits_and_stops_end_problems_that_wait_for_the_next_phase():
+    """Noise: some problems stall in the first phase while others still run."""
     shape, rank, m, trials = (5, 5, 5), (2, 2, 2), 80, 8
     X_true = lt.random_tucker(shape, rank, seed=0, trials=trials)
     A = lt.gaussian(shape, m, seed=1, trials=trials)
@@ -502,15 +504,15 @@ def test_limits_and_stops_end_the_trials_that_wait_for_another_phase():
         assert set(stopped.status) == {lt.Status.INTERRUPTED}
 
 
-def test_a_stack_in_two_phases_equals_its_single_runs():
-    """Noise: every trial gets stuck at another epoch, and goes on with TIHT."""
+def test_a_batch_in_two_phases_equals_its_single_runs():
+    """Noise: every problem stalls at another epoch, and continues with TIHT."""
     shape, rank, m, trials = (8, 8, 6), (2, 2, 2), 60, 4
     X_true = lt.random_tucker(shape, rank, seed=3, trials=trials)
     A = lt.gaussian(shape, m, seed=13, trials=trials)
     y = A.forward(X_true) + 0.05 * np.random.default_rng(3).standard_normal((trials, m))
-    stacked = lt.recover(A, y, rank, X_true=X_true, max_epochs=70)
-    stuck = [int((stacked.trial(k).history.phase == "StoTIHT").sum()) for k in range(trials)]
-    assert max(stuck) <= 70  # all of them get stuck,
+    batched = lt.recover(A, y, rank, X_true=X_true, max_epochs=70)
+    stuck = [int((batched.trial(k).history.phase == "StoTIHT").sum()) for k in range(trials)]
+    assert max(stuck) <= 70  # all of them stall,
     assert stuck != sorted(stuck)  # and not in their order
     for k in range(trials):
         truth = lt.random_tucker(shape, rank, seed=(3, k))
@@ -518,7 +520,7 @@ def test_a_stack_in_two_phases_equals_its_single_runs():
             lt.gaussian(shape, m, seed=(13, k), trials=1), y[k : k + 1], rank,
             X_true=lt.random_tucker(shape, rank, seed=(3, k), trials=1), max_epochs=70, seed=(0, k),
         ).trial(0)  # fmt: skip
-        one = stacked.trial(k)
+        one = batched.trial(k)
         assert one.status is alone.status
         assert one.epochs == alone.epochs
         np.testing.assert_allclose(one.history.residual, alone.history.residual, rtol=1e-5)
@@ -528,7 +530,7 @@ def test_a_stack_in_two_phases_equals_its_single_runs():
         assert one.error == pytest.approx(lt.metrics.relative_error(one.X, truth), rel=1e-6)
 
 
-def test_one_trial_with_too_few_measurements_does_not_condemn_the_others():
+def test_too_few_measurements_of_one_problem_do_not_affect_the_others():
     trials = 4
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, trials=trials)
     A = lt.gaussian(SHAPE, M_ROWS, seed=1, trials=trials)
@@ -553,8 +555,8 @@ def test_residual_and_error_are_those_of_x():
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2])
-def test_the_noise_floor_is_what_a_fit_leaves_not_all_of_the_noise(seed):
-    """At m = 2 dof a fit takes up half of the noise; stopping at sigma sqrt(m) is too early."""
+def test_the_noise_floor_is_the_expected_residual_of_a_fit(seed):
+    """At m = 2 dof a fit absorbs half of the noise; stopping at sigma sqrt(m) is too early."""
     shape, rank, m, dof = (10, 10, 6), (3, 3, 2), 136, 68
     X_true = lt.random_tucker(shape, rank, seed=seed)
     A = lt.gaussian(shape, m, seed=seed + 20)
@@ -664,7 +666,7 @@ BAD = [
 @pytest.mark.parametrize(
     ("change", "exception", "message"), BAD, ids=lambda v: str(v).split(" at 0x")[0][:40]
 )
-def test_bad_input_says_what_and_what_to_try(data, change, exception, message):
+def test_bad_input_names_the_argument_and_advises(data, change, exception, message):
     A, y, _ = data
     call = {"A": A, "y": y, "rank": RANK} | change
     with pytest.raises(exception, match=message):
@@ -689,7 +691,7 @@ BAD_SOLVERS = [
 
 
 @pytest.mark.parametrize(("settings", "exception", "message"), BAD_SOLVERS, ids=str)
-def test_bad_settings_of_a_solver_say_what_and_what_to_try(data, settings, exception, message):
+def test_bad_settings_of_a_solver_name_the_argument_and_advise(data, settings, exception, message):
     A, y, _ = data
     with pytest.raises(exception, match=message):
         lt.recover(A, y, RANK, solver=lt.StoTIHT(**settings))

@@ -1,4 +1,4 @@
-"""Operators of ours, one for each test that asks, and their matrices."""
+"""Operators of this package as fixtures, and their matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Operators of ours that are given to others: real, complex, of every make."""
+"""Operators that are converted for other packages: real, complex, of every class."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ OURS = {
     "functions": snapshot,
     "stacked": lambda: lt.stack([lt.gaussian(SHAPE, 9, seed=1), snapshot()]),
 }  # fmt: skip
-# Complex measurements of real tensors: real ones, twice as many, for others
+# Complex measurements of real tensors: other packages get twice as many real ones
 PARTS = {
     "real tensors": lambda: lt.DenseOperator(numbers(M, N, dtype=complex), SHAPE, dtype=float),
     "fourier": lambda: lt.subsampled_transform(SHAPE, 13, kind="fft", seed=2),
@@ -46,7 +46,7 @@ PARTS = {
 
 
 def matrix_of(A):
-    """The matrix of an operator of ours, from its own forward; by parts where y is complex."""
+    """The matrix of an operator, by its forward; real and imaginary parts if y is complex."""
     units = np.eye(N).reshape(N, *A.shape)
     columns = np.stack([A.forward(unit) for unit in units], axis=1)
     is_real = not np.iscomplexobj(A.adjoint(columns[:, 0]))

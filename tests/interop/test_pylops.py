@@ -20,7 +20,7 @@ def op(A):
     return lt.to_pylops(A)
 
 
-def test_it_is_one_of_pylops_and_passes_its_dot_test(A, op, matrix, name):
+def test_the_converted_operator_passes_the_dot_test_of_pylops(A, op, matrix, name):
     assert isinstance(op, pylops.LinearOperator)
     assert (op.shape, op.dims, op.name) == (matrix.shape, SHAPE, type(A).__name__)
     both = 3 if op.dtype.kind == "c" else 0
@@ -28,7 +28,7 @@ def test_it_is_one_of_pylops_and_passes_its_dot_test(A, op, matrix, name):
     dottest(op, *op.shape, complexflag=both, rtol=rtol, raiseerror=True)
 
 
-def test_it_takes_tensors_and_vectors(op, matrix, atol):
+def test_the_converted_operator_takes_tensors_and_vectors(op, matrix, atol):
     X = numbers(*SHAPE, dtype=op.dtype)
     for x in (X, X.ravel()):
         y = op @ x
@@ -39,13 +39,13 @@ def test_it_takes_tensors_and_vectors(op, matrix, atol):
     np.testing.assert_allclose(x, matrix.conj().T @ y, atol=100 * atol)
 
 
-def test_its_matrix(op, matrix, atol):
+def test_the_matrix_of_the_converted_operator(op, matrix, atol):
     np.testing.assert_allclose(op.todense(), matrix, atol=atol)
     np.testing.assert_allclose(op.H.todense(), matrix.conj().T, atol=atol)
     np.testing.assert_allclose(op.matmat(np.eye(N)), matrix, atol=atol)
 
 
-# sampled entries are orthonormal rows: lsqr is there after a step, and divides by the residual
+# sampled entries are orthonormal rows: lsqr converges in one step, and divides by the residual
 @pytest.mark.filterwarnings("ignore:divide by zero:RuntimeWarning:pylops.*")
 @pytest.mark.parametrize("solver", [lsqr, cgls])
 def test_least_squares_of_pylops(solver, op, matrix):
@@ -61,7 +61,7 @@ def test_least_squares_of_pylops(solver, op, matrix):
     np.testing.assert_allclose(x, expected, atol=atol)
 
 
-def test_it_combines_with_operators_of_pylops(op, matrix, atol):
+def test_the_converted_operator_combines_with_those_of_pylops(op, matrix, atol):
     smooth = pylops.Smoothing1D(3, SHAPE, axis=0)
     both = pylops.VStack([2 * op @ smooth, op])
     X = numbers(*SHAPE, dtype=op.dtype)
@@ -73,7 +73,7 @@ def test_it_combines_with_operators_of_pylops(op, matrix, atol):
 
 
 @pytest.mark.parametrize("name", OURS, indirect=True)
-def test_back_it_is_the_one_that_it_was(A, op):
+def test_converting_back_returns_the_original_operator(A, op):
     assert lt.as_operator(op) is A
     assert lt.as_operator(op, SHAPE) is A
     assert lt.as_operator(op, (N,)) is not A
@@ -82,7 +82,7 @@ def test_back_it_is_the_one_that_it_was(A, op):
 
 
 @pytest.mark.parametrize("name", PARTS, indirect=True)
-def test_back_from_parts_it_measures_parts(A, op):
+def test_converting_back_from_real_parts_measures_real_parts(A, op):
     X = numbers(*SHAPE)
     y = A.forward(X)
     B = lt.as_operator(op)
@@ -90,13 +90,13 @@ def test_back_from_parts_it_measures_parts(A, op):
     assert lt.check_adjoint(B) < 1e-13
 
 
-def test_without_pylops_it_says_how_to_install_it(monkeypatch):
+def test_without_pylops_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pylops", None)
     with pytest.raises(ImportError, match=r"needs PyLops.*pip install pylops"):
         lt.to_pylops(OURS["dense"]())
 
 
-def test_pylops_is_imported_only_when_it_is_asked_for():
+def test_pylops_is_imported_only_when_needed():
     code = (
         "import sys, numpy as np, lowtucker as lt\n"
         "lt.as_operator(lt.to_scipy(lt.gaussian((2, 3), 4)))\n"
@@ -105,12 +105,12 @@ def test_pylops_is_imported_only_when_it_is_asked_for():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
-def test_what_is_no_operator_is_refused():
+def test_non_operators_are_refused():
     with pytest.raises(TypeError, match="A must be a MeasurementOperator, got ndarray"):
         lt.to_pylops(np.ones((2, N)))
-    stack = lt.DenseOperator(numbers(3, M, N), SHAPE)
+    batch = lt.DenseOperator(numbers(3, M, N), SHAPE)
     with pytest.raises(ValueError, match="A must be one operator, got a batch"):
-        lt.to_pylops(stack)
+        lt.to_pylops(batch)
 
 
 def fourier(dtype, **settings):
@@ -144,7 +144,7 @@ THEIRS = {
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_operators_of_pylops_measure_as_ours(name):
+def test_pylops_operators_measure_as_ours(name):
     make, is_real = THEIRS[name]
     op = make()
     A = lt.as_operator(op, SHAPE)
@@ -159,7 +159,7 @@ def test_operators_of_pylops_measure_as_ours(name):
 
 
 @pytest.mark.parametrize("name", THEIRS)
-def test_operators_of_pylops_come_back_identical(name):
+def test_pylops_operators_survive_the_round_trip(name):
     op = THEIRS[name][0]()
     A = lt.as_operator(op, SHAPE)
     back = lt.to_pylops(A)
@@ -173,17 +173,17 @@ def test_operators_of_pylops_come_back_identical(name):
 
 
 @pytest.mark.parametrize("name", ["fourier", "along a mode", "derivative", "restriction of a mode"])
-def test_dims_are_the_shape_where_none_is_given(name):
+def test_dims_are_the_default_shape(name):
     assert lt.as_operator(THEIRS[name][0]()).shape == SHAPE
 
 
-def test_one_dimension_is_not_taken_for_the_shape():
+def test_a_single_dimension_is_not_a_default_shape():
     with pytest.raises(ValueError, match=r"shape is needed to read MatrixMult of shape \(60, 24\)"):
         lt.as_operator(pylops.MatrixMult(numbers(M, N)))
 
 
 @pytest.mark.parametrize("name", ["fourier of real", "half fourier"])
-def test_complex_tensors_are_refused_by_what_measures_real_ones(name):
+def test_complex_tensors_are_refused_by_operators_on_real_tensors(name):
     A = lt.as_operator(THEIRS[name][0]())
     with pytest.raises(TypeError, match="X is complex, but the operator measures real tensors"):
         A.forward(numbers(*SHAPE, dtype=complex))

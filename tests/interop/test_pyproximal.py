@@ -39,7 +39,7 @@ def error_of(x):
     return lt.metrics.relative_error(x.reshape(SHAPE), X_TRUE)
 
 
-def test_it_projects_vectors_whatever_tau_is(threshold, rng):
+def test_the_projection_does_not_depend_on_tau(threshold, rng):
     x = rng.standard_normal(N)
     g = threshold.to_pyproximal(SHAPE)
     assert isinstance(g, pyproximal.ProxOperator)
@@ -63,7 +63,7 @@ def test_a_call_returns_whether_the_rank_is_low_enough(threshold, dtype, rng):
     assert g(lower + 1e-3 * x) is False
 
 
-def test_the_dual_is_what_moreau_says(threshold, rng):
+def test_the_dual_satisfies_moreaus_identity(threshold, rng):
     x = rng.standard_normal(N)
     g = threshold.to_pyproximal(SHAPE)
     for tau in (0.5, 3.0):
@@ -143,7 +143,7 @@ def test_a_shape_that_the_rank_does_not_fit_is_refused():
         lt.HOSVD(RANK).to_pyproximal(N)
 
 
-def test_without_pyproximal_it_says_how_to_install_it(monkeypatch):
+def test_without_pyproximal_the_error_says_how_to_install_it(monkeypatch):
     monkeypatch.setitem(sys.modules, "pyproximal", None)
     with pytest.raises(ImportError, match=r"needs PyProximal.*pip install pyproximal"):
         lt.HOSVD(RANK).to_pyproximal(SHAPE)

@@ -36,7 +36,7 @@ def test_products_with_matrices_are_those_of_the_matrix(S, matrix, atol):
     np.testing.assert_allclose(S @ np.eye(N), matrix, atol=atol)
 
 
-def test_complex_vectors_are_taken_by_real_operators_too(S, matrix, atol):
+def test_real_operators_accept_complex_vectors(S, matrix, atol):
     x, v = numbers(N, dtype=complex), numbers(len(matrix), dtype=complex)
     np.testing.assert_allclose(S @ x, matrix @ x, atol=atol)
     np.testing.assert_allclose(S.H @ v, matrix.conj().T @ v, atol=atol)
@@ -73,7 +73,7 @@ def test_singular_values_of_scipy(S, matrix):
     np.testing.assert_allclose(S @ Vh.conj().T, U * s, atol=1e-3)
 
 
-def test_they_combine_with_those_of_scipy(S, matrix, atol):
+def test_operators_combine_with_those_of_scipy(S, matrix, atol):
     D = sl.aslinearoperator(np.diag(np.arange(1.0, N + 1)))
     x = numbers(N, dtype=S.dtype)
     combined = 2 * S @ D + S
@@ -83,13 +83,13 @@ def test_they_combine_with_those_of_scipy(S, matrix, atol):
 
 
 @pytest.mark.parametrize("name", OURS, indirect=True)
-def test_back_it_is_the_one_that_it_was(A, S):
+def test_converting_back_returns_the_original_operator(A, S):
     assert lt.as_operator(S) is A
     assert lt.as_operator(S, SHAPE) is A
 
 
 @pytest.mark.parametrize("name", OURS, indirect=True)
-def test_back_with_another_shape_it_is_read_as_any_other(A, S, matrix, atol):
+def test_converting_back_with_another_shape_reads_a_plain_operator(A, S, matrix, atol):
     other = lt.as_operator(S, (N,))
     assert isinstance(other, lt.LinearOperatorAdapter)
     np.testing.assert_allclose(other.forward(numbers(N)), matrix @ numbers(N), atol=atol)
@@ -99,7 +99,7 @@ def test_back_with_another_shape_it_is_read_as_any_other(A, S, matrix, atol):
 
 
 @pytest.mark.parametrize("name", PARTS, indirect=True)
-def test_back_from_parts_it_measures_parts(A, S, matrix):
+def test_converting_back_from_real_parts_measures_real_parts(A, S, matrix):
     B = lt.as_operator(S, SHAPE)
     assert B.m == 2 * A.m
     X = numbers(*SHAPE)
@@ -110,7 +110,7 @@ def test_back_from_parts_it_measures_parts(A, S, matrix):
     )
 
 
-def test_what_was_made_of_it_is_not_taken_for_it(A, S, matrix, atol):
+def test_a_combination_is_not_converted_back_to_the_original(A, S, matrix, atol):
     twice = lt.as_operator(2 * S, SHAPE)
     X = numbers(*SHAPE)
     np.testing.assert_allclose(twice.forward(X), 2 * (matrix @ X.ravel()), atol=atol)
@@ -128,7 +128,7 @@ THEIRS = {
 
 
 @pytest.mark.parametrize("theirs", THEIRS)
-def test_operators_of_scipy_measure_as_ours_and_go_back(theirs):
+def test_scipy_operators_measure_as_ours_and_survive_the_round_trip(theirs):
     S = THEIRS[theirs]()
     A = lt.as_operator(S, SHAPE)
     assert lt.check_adjoint(A) < 1e-13
@@ -140,7 +140,7 @@ def test_operators_of_scipy_measure_as_ours_and_go_back(theirs):
     assert back.dtype == S.dtype
 
 
-def test_torch_operators_speak_numpy_to_scipy():
+def test_torch_operators_exchange_numpy_arrays_with_scipy():
     torch = pytest.importorskip("torch", reason="torch is not installed: .ci/run installs it")
     matrix = numbers(M, N)
     S = lt.to_scipy(lt.DenseOperator(torch.asarray(matrix), SHAPE))

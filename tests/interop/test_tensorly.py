@@ -129,13 +129,13 @@ def test_without_tensorly_the_error_says_how_to_install_it(monkeypatch):
         tensor().to_tensorly()
 
 
-def stack():
+def batch():
     return lt.random_tucker(SHAPE, RANK, seed=0, trials=3)
 
 
 def test_tensors_that_tensorly_does_not_support_are_rejected():
     with pytest.raises(ValueError, match=r"two or more modes, got a batch of \(3,\).*trial\(k\)"):
-        stack().to_tensorly()
+        batch().to_tensorly()
     with pytest.raises(ValueError, match=r"two or more modes, got one mode.*X\.full\(\)"):
         tensor(shape=(5,), rank=(1,)).to_tensorly()
 
@@ -156,7 +156,7 @@ BAD = {
     "partial": (lambda: partial_tucker(Z, (2, 3), modes=(0, 1))[0], ValueError, "partial_tucker"),
     "order": (lambda: (X.core, X.factors[1:] + X.factors[:1]), ValueError, r"factors\[0\] must"),
     "nan": (lambda: (X.core * np.nan, X.factors), ValueError, "core has NaN or infinite"),
-    "stack": (lambda: (stack().core, stack().factors), ValueError, "a factor for every mode"),
+    "batch": (lambda: (batch().core, batch().factors), ValueError, "a factor for every mode"),
 }
 
 

@@ -28,7 +28,7 @@ def measured(dtype="float64"):
 def elsewhere():
     """Make the default device one that holds no numbers.
 
-    What is not made on the device of the input cannot be computed with: a stand-in for a machine
+    Arrays that are not created on the device of the input cannot be used: a stand-in for a machine
     with a GPU, where the default device is not the one of the tensors.
     """
     with torch.device("meta"):
@@ -61,7 +61,7 @@ OPTIONS = {
 
 
 @pytest.mark.parametrize("name", OPTIONS)
-def test_so_it_does_with_every_option(elsewhere, name):
+def test_recover_works_on_the_device_with_every_option(elsewhere, name):
     with torch.device("cpu"):
         rows, y = measured()
         options = {"rank": RANK} | OPTIONS[name]()
@@ -133,7 +133,7 @@ def test_a_batch_of_problems_stays_on_its_device(elsewhere):
     assert result.X.core.device.type == "cpu"
 
 
-def test_the_stand_in_finds_what_is_made_elsewhere(elsewhere):
+def test_the_stand_in_detects_arrays_on_another_device(elsewhere):
     with torch.device("cpu"):
         rows, _ = measured()
     with pytest.raises((RuntimeError, NotImplementedError)):
@@ -143,7 +143,7 @@ def test_the_stand_in_finds_what_is_made_elsewhere(elsewhere):
 @pytest.mark.parametrize(
     ("solver", "which"), [*((name, "rows") for name in SOLVERS), ("auto", "y"), ("tiht", "y")]
 )
-def test_a_run_is_not_recorded(solver, which):
+def test_a_run_records_no_gradients(solver, which):
     rows, y = measured()
     expected = lt.recover(rows, y, RANK, solver=solver)
     tracked = {"rows": rows.clone(), "y": y.clone()}
@@ -159,7 +159,7 @@ def test_a_run_is_not_recorded(solver, which):
     assert torch.is_grad_enabled()
 
 
-def test_a_run_that_fails_leaves_recording_on():
+def test_a_failed_run_leaves_gradients_enabled():
     rows, y = measured()
 
     def broken(progress):
@@ -171,7 +171,7 @@ def test_a_run_that_fails_leaves_recording_on():
 
 
 def test_a_measurement_can_be_differentiated():
-    """Outside of runs nothing is switched off: d/dX of |A(X)|^2 / 2 is A*(A(X))."""
+    """Gradients are disabled during runs only: d/dX of |A(X)|^2 / 2 is A*(A(X))."""
     rows, _ = measured()
     A = lt.as_operator(rows)
     X = torch.asarray(X_TRUE.full()).requires_grad_()
@@ -196,12 +196,12 @@ BAD = {
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_tensors_that_cannot_be_computed_with_are_refused(name):
+def test_unusable_tensors_are_refused(name):
     change, message = BAD[name]
     with pytest.raises(TypeError, match=message):
         lt.recover(*change(*measured()), RANK)
 
 
-def test_completion_says_that_it_takes_numpy_arrays():
+def test_completion_requires_numpy_arrays():
     with pytest.raises(TypeError, match="values must be a NumPy array, got a torch on cpu array"):
         lt.complete(torch.asarray(X_TRUE.full()), RANK)

@@ -61,13 +61,13 @@ def test_complex_measurements_of_real_tensors_are_real_and_imaginary_parts_in_sc
     np.testing.assert_allclose(S.rmatmat(np.eye(2 * M)), both.T, rtol=0, atol=1e-13)
 
 
-def test_the_precision_of_the_tensors_is_that_of_the_matrix():
+def test_tensors_have_the_precision_of_the_matrix():
     assert lt.DenseOperator(MATRIX, SHAPE, dtype=np.complex64).dtype == np.complex128
     assert lt.DenseOperator(MATRIX.astype(np.float32), SHAPE, dtype=complex).dtype == np.complex64
 
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil", "dia", "dok"])
-def test_every_sparse_form_is_taken_and_left_as_it_was(form):
+def test_every_sparse_format_is_accepted_and_not_changed(form):
     given = SPARSE.asformat(form)
     A = lt.SparseOperator(given, SHAPE)
     np.testing.assert_allclose(A.forward(X), MATRIX @ X.ravel())

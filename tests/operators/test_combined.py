@@ -188,7 +188,7 @@ def test_the_start_of_a_stack_of_large_tensors_is_that_of_its_largest_part(monke
     np.testing.assert_allclose(A.spectral_start(v, (2, 2, 2)).full(), expected.full(), **NEAR)
 
 
-def test_large_tensors_are_not_made():
+def test_large_tensors_are_not_formed():
     shape = (400, 300, 200)  # 192 MB
     rng = np.random.default_rng(0)
     indices = rng.integers(0, shape, (3000, 3))
@@ -233,7 +233,7 @@ def test_parts_without_a_dtype_take_that_of_the_others():
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0)])
 def test_real_rows_beside_complex_rows_of_real_tensors(order):
-    """The tensor stays real, whatever imaginary parts y has where rows are real."""
+    """The tensor stays real, even if y has imaginary parts for real rows."""
     C, M = complex_rows(4)
     parts = [lt.rank_one(FACTORS), C, lt.entries(SHAPE, INDEX)]
     A = stack([parts[k] for k in order])
@@ -275,7 +275,7 @@ def test_a_stack_is_isotropic_if_all_parts_are():
 
 
 def only_real(M, shape=SHAPE):
-    """Measurements of real tensors that take offence at complex numbers."""
+    """Measurements of real tensors that refuse complex numbers."""
 
     def adjoint(v):
         assert not np.iscomplexobj(v)
@@ -286,7 +286,7 @@ def only_real(M, shape=SHAPE):
     )
 
 
-def test_every_part_gets_measurements_of_the_kind_that_it_gives():
+def test_each_part_gets_real_or_complex_measurements_as_it_returns_them():
     C, M = complex_rows(4)
     A, M = stack([only_real(matrix(3)), C]), np.vstack([matrix(3), M])
     assert_is(A, M)
@@ -355,7 +355,7 @@ GAUSSIAN = lt.gaussian(SHAPE, 3)
         ),
     ],
 )
-def test_what_cannot_be_stacked(operators, exception, message):
+def test_operators_that_cannot_be_stacked_are_refused(operators, exception, message):
     with pytest.raises(exception, match=message):
         stack(operators)
 
@@ -421,7 +421,7 @@ def test_a_scaled_start_is_that_of_the_inner_operator():
     np.testing.assert_array_equal(got, A.spectral_start(factor * v, (2, 2, 2)).full())
 
 
-def test_a_scaled_operator_is_as_fast_as_its_inner_one():
+def test_a_scaled_operator_keeps_the_fast_paths_of_its_inner_one():
     A = scale(function(matrix(4)), 2.0)
     assert not A.traits.row_separable
     assert not A.traits.has_fast_tangent
@@ -458,7 +458,7 @@ def test_factors_take_the_precision_of_the_operator():
         (GAUSSIAN, None, TypeError, "factor must be an array of numbers, got NoneType"),
     ],
 )
-def test_bad_factors(A, factor, exception, message):
+def test_bad_factors_are_refused(A, factor, exception, message):
     with pytest.raises(exception, match=message):
         scale(A, factor)
 
@@ -477,7 +477,7 @@ def test_the_last_map_is_applied_first():
 
 
 def own(M):
-    """Something with shape, matvec and rmatvec, and nothing else."""
+    """An object with shape, matvec and rmatvec only."""
 
     class Own:
         shape, dtype = M.shape, M.dtype
@@ -581,7 +581,7 @@ def test_real_maps_of_complex_vectors_take_both_parts():
 
 
 def test_real_vectors_in_between_stay_real():
-    """A complex map of real measurements: what comes back to them is a real part."""
+    """The adjoint of a complex map of real measurements is a real part."""
     C = matrix(5, 6, dtype=complex)
     for last in (lt.rank_one(FACTORS), lt.SparseOperator(scipy.sparse.csr_array(OUTER), SHAPE)):
         assert_is(compose(C, matrix(6, 3), last), C @ matrix(6, 3) @ OUTER)
@@ -605,7 +605,7 @@ def test_combined_operators_combine():
     assert_is(compose(matrix(2, 9), mixed), matrix(2, 9) @ (1j * np.vstack([OUTER, M])))
 
 
-def test_functions_decide_for_themselves():
+def test_functions_choose_their_own_dtype():
     M = matrix(5, 6, dtype=complex) @ matrix(6)
     A = compose(function(matrix(5, 6, dtype=complex), (6,)), function(matrix(6)))
     assert A.dtype is None
@@ -682,7 +682,7 @@ def test_a_blurred_tensor_is_recovered_from_blocks():
         ),
     ],
 )
-def test_what_cannot_be_composed(maps, shape, exception, message):
+def test_maps_that_cannot_be_composed_are_refused(maps, shape, exception, message):
     with pytest.raises(exception, match=message):
         compose(*maps, shape=shape)
 

@@ -1,4 +1,4 @@
-"""Residuals that stay where the rows are: NumPy arrays to all that ask for their numbers."""
+"""Residuals that stay with the rows: fetched as NumPy arrays when their values are needed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tangent design beyond the contract: chunks, tiles, kinds of arrays, arguments."""
+"""The tangent design beyond the contract: chunks, tiles, arguments."""
 
 from __future__ import annotations
 
@@ -93,8 +93,8 @@ def test_fast_tangents_are_declared(rng):
 
 def test_a_batch_and_another_shape_are_refused(rng):
     _, T = make(rng)
-    stack = lt.gaussian(SHAPE, M, seed=0, trials=2)
+    batch = lt.gaussian(SHAPE, M, seed=0, trials=2)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a batch"):
-        stack.tangent(T)
+        batch.tangent(T)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent expects X of shape .*4, 3, 6\)"):
         lt.gaussian((4, 3, 6), M, seed=0).tangent(T)

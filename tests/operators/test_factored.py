@@ -32,7 +32,7 @@ def test_rank_one_rows_are_outer_products():
     np.testing.assert_allclose(A.row_norms(), norms)
 
 
-def test_entries_are_entries():
+def test_entries_measure_entries():
     index = np.array([[0, 3, 1], [2, 0, 0], [0, 3, 1]])  # one of them twice
     X = np.random.default_rng(1).standard_normal((3, 4, 2))
     np.testing.assert_array_equal(lt.entries((3, 4, 2), index).forward(X), X[tuple(index.T)])
@@ -81,7 +81,7 @@ def test_products_with_the_design_are_those_of_its_rows():
         np.testing.assert_allclose(gradient, D.T @ (w * residual), rtol=0, atol=1e-11)
 
 
-def test_a_rank_one_start_clips_what_sticks_out():
+def test_a_rank_one_start_clips_large_measurements():
     A = rank_one(40, (5, 4, 6))
     v = np.random.default_rng(0).standard_t(2, 40)
     limit = np.quantile(np.abs(v), 0.9)
@@ -89,7 +89,7 @@ def test_a_rank_one_start_clips_what_sticks_out():
     np.testing.assert_allclose(A.spectral_start(v, RANK).full(), expected.full(), atol=1e-12)
 
 
-def test_a_start_of_entries_leaves_the_diagonal_out():
+def test_a_start_of_entries_omits_the_diagonal():
     shape, index = (6, 5, 7), samples(90, (6, 5, 7))
     v = np.random.default_rng(0).standard_normal(90)
     Z = np.zeros(shape)
@@ -118,7 +118,7 @@ ONES = np.ones((4, 3))
         ([np.full((4, 3), "a")], TypeError, r"factors\[0\]"),
     ],
 )
-def test_bad_factors(factors, exception, message):
+def test_bad_factors_are_refused(factors, exception, message):
     with pytest.raises(exception, match=message):
         lt.rank_one(factors)
 
@@ -134,7 +134,7 @@ def test_bad_factors(factors, exception, message):
         ([[0, -1, 0]], ValueError, r"indices\[0, 1\] = -1.*count from 0"),
     ],
 )
-def test_bad_indices(indices, exception, message):
+def test_bad_indices_are_refused(indices, exception, message):
     with pytest.raises(exception, match=message):
         lt.entries((3, 4, 2), indices)
 
@@ -146,17 +146,17 @@ def test_a_slice_without_samples_is_no_success():
     message = "Mode 0 has no samples in slice 4: X is not determined there"
     with pytest.warns(lt.UnderdeterminedWarning, match=message):
         result = lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK)
-    assert result.residual < 1e-6  # everything that was measured is fitted
+    assert result.residual < 1e-6  # all measurements are fitted
     assert result.status is lt.Status.UNDERDETERMINED
     assert not result.success
     assert message in result.advice
-    # all else is right, and the slice is zero
+    # all other entries are right, and the slice is zero
     keep = np.arange(15) != 4
     np.testing.assert_allclose(result.X.full()[keep], X.full()[keep], atol=1e-5)
     np.testing.assert_allclose(result.X.full()[4], 0, atol=1e-12)
 
 
-def test_slices_with_fewer_samples_than_their_row_has_numbers():
+def test_slices_with_fewer_samples_than_degrees_of_freedom_are_reported():
     index = samples(1000)
     few = np.flatnonzero(index[:, 2] == 7)[1:]  # one sample is left
     index = np.delete(index, few, axis=0)
@@ -166,12 +166,12 @@ def test_slices_with_fewer_samples_than_their_row_has_numbers():
     assert "Mode 2 has fewer than 2 samples in slice 7" in result.advice
     weights = np.ones(1000)
     index = samples(1000)
-    weights[index[:, 1] == 3] = 0  # what does not count is no sample
+    weights[index[:, 1] == 3] = 0  # a sample of weight zero does not count
     with pytest.warns(lt.UnderdeterminedWarning, match="Mode 1 has no samples in slice 3"):
         lt.recover(lt.entries(SHAPE, index), X.entries(index), RANK, weights=weights)
 
 
-def test_entries_that_were_sampled_twice_are_averaged_with_a_note():
+def test_duplicate_samples_are_averaged_with_a_note():
     shape = (10, 10, 10)
     index = samples(400, shape)
     twice = np.concatenate([index, index[:50]])
@@ -198,7 +198,7 @@ def test_noise_is_distinguished_from_a_rank_that_is_too_small(kind):
     assert not lt.recover(A, y, RANK).success
 
 
-def test_operators_without_a_design_are_not_believed_either():
+def test_lost_directions_are_detected_without_a_tangent_design():
     """Wide matrices on single modes lose directions of the factors; the fit is perfect."""
     rng = np.random.default_rng(0)
     first = [rng.standard_normal((8, 20)) for _ in range(3)]
@@ -219,7 +219,7 @@ def test_full_rank_by_products_agrees_with_the_singular_values(seed):
     m = int(lt.degrees_of_freedom(shape, RANK) * (1.3, 1.02, 3)[seed % 3])
     matrix = rng.standard_normal((m, int(np.prod(shape))))
     if seed % 2:
-        matrix.reshape(m, *shape)[:, :, 2] = 0  # a slice that is not seen
+        matrix.reshape(m, *shape)[:, :, 2] = 0  # an unsampled slice
     problem = lt.Problem(lt.DenseOperator(matrix, shape), matrix @ X.full().reshape(-1))
     D = problem.A.tangent(lt.TangentSpace(X)).dense()
     assert (
@@ -227,7 +227,7 @@ def test_full_rank_by_products_agrees_with_the_singular_values(seed):
     )
 
 
-def test_entries_that_a_rank_too_large_fits_are_no_success():
+def test_an_underdetermined_fit_of_too_large_a_rank_is_no_success():
     """126 degrees of freedom, and a truth of smaller rank: many tensors fit the samples."""
     right = wrong = 0
     for seed in range(6):
@@ -242,8 +242,8 @@ def test_entries_that_a_rank_too_large_fits_are_no_success():
     assert wrong >= 3
 
 
-def test_auto_makes_no_blocks_where_a_gram_is_too_large():
-    """Beyond 5000 degrees of freedom a gram has 200 MB; blocks would make one at every step."""
+def test_auto_uses_no_blocks_when_the_gram_matrix_is_too_large():
+    """Beyond 5000 degrees of freedom a Gram matrix has 200 MB; blocks form one per step."""
     shape, rank = (700, 600, 700), (3, 2, 2)
     dof = lt.degrees_of_freedom(shape, rank)
     index = np.random.default_rng(0).integers(0, shape, (3 * dof, 3))

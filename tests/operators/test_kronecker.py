@@ -136,7 +136,7 @@ def test_the_start_is_the_hosvd_of_the_adjoint(case, dtype):
         np.testing.assert_allclose(start.full(), expected.full(), rtol=0, atol=1e-10)
 
 
-def test_nothing_of_the_size_of_the_tensor_is_made():
+def test_nothing_of_the_size_of_the_tensor_is_allocated():
     """The full tensor would have 8 petabytes."""
     n = 100_000
     A = kronecker(matrices((3, 2, 1), (n, n, n)))
@@ -215,7 +215,7 @@ def test_two_steps(grouped, dtype, rows, monkeypatch):
     np.testing.assert_allclose(block.forward(T), K[some] @ x, **near)
 
 
-def test_which_class_it_is():
+def test_kronecker_chooses_the_class():
     factors = matrices((2, 2), (3, 4))
     assert type(kronecker(factors, (3, 4))) is KroneckerOperator
     assert type(kronecker(factors, (3, 2, 2))) is ModewiseOperator
@@ -245,7 +245,7 @@ def test_recovers(weighted, solver):
     assert lt.metrics.relative_error(result.X, X) < 1e-4
 
 
-def test_auto_makes_no_blocks():
+def test_auto_uses_no_blocks():
     """A block of 1000 rows costs more than D^* D of all of them in closed form."""
     problem = lt.Problem(kronecker(matrices((10, 9, 8), (7, 6, 5))), np.ones(720))
     assert [type(one) for one in automatic(problem, (2, 2, 2))] == [lt.RGN]
@@ -263,7 +263,7 @@ def test_some_rows_of_square_matrices_recover():
 
 
 def test_a_mode_with_fewer_measurements_than_entries_is_no_success():
-    """512 measurements for 116 degrees of freedom, but what A_k takes to zero is not seen."""
+    """512 measurements for 116 degrees of freedom, but the null space of A_k is not measured."""
     shape, rank = (20, 20, 20), (2, 2, 2)
     A = kronecker(matrices((8, 8, 8), shape))
     X = lt.random_tucker(shape, rank, seed=0)
@@ -305,7 +305,7 @@ ONES = np.ones((2, 3))
         (([ONES], None, [[1.0, np.inf]]), ValueError, "final has NaN or infinite"),
     ],
 )
-def test_bad_arguments(arguments, exception, message):
+def test_bad_arguments_are_refused(arguments, exception, message):
     with pytest.raises(exception, match=message):
         kronecker(*arguments)
 

@@ -58,7 +58,7 @@ def test_row_norms_in_tiles(scale, dtype, monkeypatch):
     )
 
 
-def test_row_norms_make_nothing_of_the_size_of_the_matrix():
+def test_row_norms_allocate_nothing_of_the_size_of_the_matrix():
     A = lt.gaussian((50, 40), m=1500)  # 24 MB
     tracemalloc.start()
     A.row_norms()

@@ -106,12 +106,12 @@ def test_each_row_is_read_once_a_pass_and_the_next_block_while_one_is_at_work(sm
     seen.clear()
     second.clear()
     next(blocks)
-    assert second.wait(60)  # the second block comes although nobody asked for it yet
+    assert second.wait(60)  # the second block is read ahead
     assert len(seen) == 2
     blocks.close()
 
 
-def test_a_few_rows_are_read_once_for_all_that_a_step_does(tmp_path):
+def test_a_small_block_is_loaded_into_memory(tmp_path):
     np.save(tmp_path / "A.npy", matrix())
     block = lt.stored(tmp_path / "A.npy", SHAPE).restrict(slice(10, 20))
     assert isinstance(block, lt.DenseOperator)
@@ -156,7 +156,7 @@ def test_seeded_rows_do_not_depend_on_blocks_sets_or_dtype(monkeypatch):
 
 
 def test_seeded_rows_are_pinned():
-    """The numbers are a promise: Philox with key (seed, trial), counter (0, 0, group, 2^64 - 1)."""
+    """The values are guaranteed: Philox with key (seed, trial), counter (0, 0, group, 2^64 - 1)."""
     A = lt.seeded_gaussian((100, 100), 3, seed=(7, 2))
     bits = np.random.Philox(
         key=np.array([7, 2], np.uint64), counter=np.array([0, 0, 2, 2**64 - 1], np.uint64)
@@ -174,7 +174,7 @@ def test_seeded_rows_are_standard_normal():
     assert np.abs(gram - np.diag(np.diag(gram))).max() < 0.25  # rows differ
 
 
-def test_a_row_costs_itself(monkeypatch):
+def test_making_a_row_costs_only_that_row(monkeypatch):
     made = []
     real = lt.operators.seeded.counted
 
@@ -223,7 +223,7 @@ def test_bad_input(make, error, text, tmp_path):
         make(tmp_path)
 
 
-def test_a_file_that_is_not_hdf5_and_a_name_that_is_not_there(tmp_path):
+def test_files_that_are_not_hdf5_and_missing_names_are_refused(tmp_path):
     (tmp_path / "A.h5").write_text("<html>not found</html>")
     with pytest.raises(lt.FileFormatError, match=r"A\.h5 is an HTML page"):
         lt.stored(tmp_path / "A.h5", SHAPE)
@@ -296,7 +296,7 @@ def test_a_read_error_in_the_middle_of_a_run_names_the_rows(tmp_path, small_bloc
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_nan_in_a_row_is_named_when_it_is_met(bad, tmp_path, small_blocks):
+def test_nan_in_a_row_is_named_when_it_is_read(bad, tmp_path, small_blocks):
     rows = matrix()
     rows[33, 7] = bad
     np.save(tmp_path / "A.npy", rows)
@@ -314,14 +314,14 @@ def test_nan_in_a_row_is_named_when_it_is_met(bad, tmp_path, small_blocks):
             action()
 
 
-def test_a_map_of_a_column_major_file_is_used_as_it_is(tmp_path):
+def test_a_memory_map_of_a_column_major_file_is_not_copied(tmp_path):
     np.save(tmp_path / "A.npy", np.asfortranarray(matrix()))
     A = lt.as_operator(np.load(tmp_path / "A.npy", mmap_mode="r"), SHAPE)
     assert isinstance(A, lt.DenseOperator)
     np.testing.assert_allclose(A.forward(np.ones(SHAPE)), matrix().sum(axis=1))
 
 
-def test_files_are_loaded_or_left_where_they_are(tmp_path, monkeypatch):
+def test_files_are_loaded_or_streamed(tmp_path, monkeypatch):
     np.save(tmp_path / "A.npy", matrix())
     with h5py.File(tmp_path / "A.h5", "w") as file:
         file["rows"] = matrix()

@@ -1,4 +1,4 @@
-"""Coefficients of fast transforms, against matrices that are written down."""
+"""Coefficients of fast transforms, against explicit matrices."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_the_seed_decides(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_signs_make_measurements_isotropic(kind):
-    """A constant tensor is one coefficient without them, and it is seldom among those drawn."""
+    """Without them a constant tensor is one coefficient, which is seldom drawn."""
     shape, X = (8, 16, 8), np.ones((8, 16, 8))
     ratios, unseen = [], 0
     for seed in range(10):
@@ -137,7 +137,7 @@ def test_signs_make_measurements_isotropic(kind):
 
 @pytest.mark.parametrize("signs", [True, False])
 @pytest.mark.parametrize("kind", KINDS)
-def test_single_precision_stays(kind, signs, rng):
+def test_single_precision_is_preserved(kind, signs, rng):
     A, matrix = operator((4, 8, 2), 11, kind, signs)
     X = lt.random_tucker((4, 8, 2), (2, 2, 2), seed=0, dtype=np.float32)
     single = np.complex64 if kind == "fft" else np.float32
@@ -200,7 +200,7 @@ def test_products_with_a_separable_design(kind, rng):
 
 
 @pytest.mark.parametrize("kind", ["dct", "fft"])
-def test_separable_rows_make_no_full_tensor(kind):
+def test_separable_rows_form_no_full_tensor(kind):
     """A tensor of these would have 512 MB."""
     shape = (400, 400, 400)
     X = lt.random_tucker(shape, (2, 2, 2), seed=0)
@@ -224,7 +224,7 @@ def test_separable_rows_make_no_full_tensor(kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_start_without_signs_leaves_the_diagonal_of_the_spectrum_out(kind, rng):
+def test_a_start_without_signs_omits_the_diagonal_of_the_spectrum(kind, rng):
     shape, rank, m = (8, 4, 16), (2, 3, 2), 60
     A, matrix = operator(shape, m, kind, signs=False)
     v = rng.standard_normal(m) + (1j * rng.standard_normal(m) if kind == "fft" else 0)
@@ -268,7 +268,7 @@ def test_recovery(kind, m, signs):
 
 
 def test_recovery_of_a_smooth_tensor_needs_signs():
-    """Without them the coefficients that matter are not measured: and that is no success."""
+    """Without them the relevant coefficients are not measured, and success is False."""
     t = np.linspace(0, 1, 16)
     X = lt.hosvd(np.exp(-t[:, None, None] * t[:, None]) + t, (3, 3, 2))
     for signs in (True, False):
@@ -297,6 +297,6 @@ def test_recovery_of_a_smooth_tensor_needs_signs():
         ),
     ],
 )
-def test_bad_arguments(arguments, exception, message):
+def test_bad_arguments_are_refused(arguments, exception, message):
     with pytest.raises(exception, match=message):
         subsampled_transform(**{"shape": (3, 4, 2), "m": 5, **arguments})

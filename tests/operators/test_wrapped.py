@@ -1,4 +1,4 @@
-"""What wrappers pass on of the operators inside them: findings, isotropy, samples of entries."""
+"""What wrappers pass on from their inner operators: findings, isotropy, samples of entries."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_samples_times_zero_do_not_count():
     assert np.isfinite(problem.y).all()
 
 
-def test_measurements_that_are_no_samples_have_no_indices():
+def test_measurements_other_than_samples_have_no_indices():
     assert lt.Problem(lt.gaussian(SHAPE, 4), np.ones(4)).as_entries is None
     mixed = stack([lt.gaussian(SHAPE, 4), lt.entries(SHAPE, INDEX)])
     assert mixed.entry_samples() is None

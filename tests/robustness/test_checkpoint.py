@@ -1,4 +1,4 @@
-"""Checkpoints: a call that is interrupted and made again ends as if it had not been."""
+"""Checkpoints: an interrupted call that is repeated gives the uninterrupted result."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def problem():
 
 
 def until_done(call, path, epochs, limit=400):
-    """Make the same call again and again; each may do some epochs of each of its fits."""
+    """Repeat a call until it is done; each time it may do some epochs of each of its fits."""
     for count in range(limit):
         result = call(checkpoint=path, callbacks=[StopAfter(epochs)])
         if not any(s is lt.Status.INTERRUPTED for s in np.atleast_1d(result.status)):
@@ -52,7 +52,7 @@ def until_done(call, path, epochs, limit=400):
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_interrupted_and_made_again_is_as_if_uninterrupted(name, path):
+def test_an_interrupted_call_that_is_repeated_equals_an_uninterrupted_one(name, path):
     call = CALLS[name]()
     whole = undisturbed(name)
     epochs = max(1, int(np.max(whole.epochs)) // 2)
@@ -69,12 +69,12 @@ def test_a_finished_call_is_not_computed_again(name, path, monkeypatch):
     assert_same(call(checkpoint=path), first)
 
 
-def test_a_call_with_a_checkpoint_is_the_call_without(path):
+def test_a_checkpoint_does_not_change_the_result(path):
     call = CALLS["auto, few measurements"]()
     assert_same(call(checkpoint=path), undisturbed("auto, few measurements"))
 
 
-def test_solve_takes_one_too(problem, path):
+def test_solve_takes_a_checkpoint(problem, path):
     A, y = problem
     one = lt.Problem(A, y)
 
@@ -86,7 +86,7 @@ def test_solve_takes_one_too(problem, path):
     assert_same(result, run())
 
 
-def test_more_epochs_go_on_where_the_last_call_ended(problem, path):
+def test_more_epochs_resume_where_the_last_call_ended(problem, path):
     A, y = problem
 
     def run(epochs, **more):
@@ -100,7 +100,7 @@ def test_more_epochs_go_on_where_the_last_call_ended(problem, path):
 
 
 def test_max_seconds_start_from_zero_in_every_call(problem, path, monkeypatch):
-    """By a clock of its own: whatever is timed takes 1 s."""
+    """By a fake clock: every reading takes 1 s."""
     A, y = problem
     clock = itertools.count()
     monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
@@ -161,7 +161,7 @@ def test_any_operator(make, path):
     assert_same(result, run())
 
 
-# Whose it is
+# The call that it belongs to
 
 
 @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ def test_a_checkpoint_of_another_call_is_refused_and_both_are_shown(problem, pat
     assert path.read_bytes() == before
 
 
-def test_operators_without_a_matrix_are_known_by_what_they_measure(problem, path):
+def test_operators_without_a_matrix_are_identified_by_their_measurements(problem, path):
     A, y = problem
     plus, minus = (
         lt.FunctionOperator(
@@ -214,14 +214,14 @@ def test_operators_without_a_matrix_are_known_by_what_they_measure(problem, path
         lt.recover(minus, y, (1, 2, 2), checkpoint=path)
 
 
-def test_another_share_held_out_is_another_call(path):
+def test_another_held_out_share_is_another_call(path):
     array = np.where(np.random.default_rng(1).random((6, 6, 6)) < 0.4, np.nan, 1.0)
     lt.complete(array, (1, 1, 1), checkpoint=path)
     with pytest.raises(ValueError, match=r"held_out: there 0\.1, here 0\.2"):
         lt.complete(array, (1, 1, 1), held_out=0.2, checkpoint=path)
 
 
-def test_a_result_that_is_kept_is_not_written_again(problem, path):
+def test_a_stored_result_is_not_written_again(problem, path):
     A, y = problem
     lt.recover(A, y, (1, 2, 2), checkpoint=path)
     assert path.with_name("run.ckpt.previous").read_bytes() != path.read_bytes()
@@ -230,7 +230,7 @@ def test_a_result_that_is_kept_is_not_written_again(problem, path):
     assert path.stat().st_mtime_ns == before
 
 
-def test_rules_and_states_are_told_apart(problem, path):
+def test_stopping_rules_and_states_are_distinguished(problem, path):
     A, y = problem
     one = lt.Problem(A, y)
     lt.solve(one, "tiht", (1, 2, 2), stop=lt.ResidualBelow(0.1) | lt.MaxEpochs(9), checkpoint=path)
@@ -270,7 +270,7 @@ def test_the_file_is_numbers_and_json(problem, path):
     ("where", "message"),
     [(5, "not a checkpoint"), (30, "is damaged"), (100, "is damaged"), (-1, "is damaged")],
 )
-def test_a_damaged_file_is_refused_and_the_one_before_is_there(problem, path, where, message):
+def test_a_damaged_file_is_refused_and_the_previous_one_is_kept(problem, path, where, message):
     A, y = problem
 
     def run(**more):
@@ -293,7 +293,7 @@ def test_a_damaged_file_is_refused_and_the_one_before_is_there(problem, path, wh
 
 
 @pytest.mark.parametrize("cut", [0, 10, 40, 200, -1])
-def test_a_file_that_was_cut_off_is_refused(problem, path, cut):
+def test_a_truncated_file_is_refused(problem, path, cut):
     A, y = problem
     lt.recover(A, y, (1, 2, 2), checkpoint=path)
     path.write_bytes(path.read_bytes()[:cut])
@@ -357,7 +357,7 @@ def test_a_hostile_file_with_a_right_checksum_is_refused(problem, path, change):
     tracemalloc.stop()
 
 
-def test_a_link_to_a_checkpoint_keeps_the_one_before(problem, path, tmp_path):
+def test_a_link_to_a_checkpoint_keeps_the_previous_one(problem, path, tmp_path):
     A, y = problem
     link = tmp_path / "link.ckpt"
     link.symlink_to(path)
@@ -413,14 +413,14 @@ def test_file_systems_without_links(problem, path, monkeypatch):
         ("no/such/folder/run.ckpt", ValueError, "is in a folder that does not exist"),
     ],
 )
-def test_paths_without_a_meaning(problem, given, error, message):
+def test_invalid_paths_are_refused(problem, given, error, message):
     A, y = problem
     with pytest.raises(error, match=message):
         lt.recover(A, y, (1, 2, 2), checkpoint=given)
 
 
 def test_writing_takes_a_small_part_of_the_time(problem, path, monkeypatch):
-    """By a clock of its own: a writing takes 1 s, an epoch 1 s."""
+    """By a fake clock: writing takes 1 s, and an epoch 1 s."""
     A, y = problem
     clock = [0.0]
     writes = []
@@ -475,7 +475,7 @@ def test_rows_that_cannot_be_read_leave_a_checkpoint(problem, path):
     assert_same(result, run())
 
 
-def test_copies_go_on_elsewhere(problem, path, tmp_path):
+def test_a_copied_checkpoint_resumes_elsewhere(problem, path, tmp_path):
     A, y = problem
 
     def run(**more):

@@ -1,4 +1,4 @@
-"""Files that are not what they say, against every reader; interrupted writing, by every writer.
+"""Files that are not what they claim, with every reader; interrupted writing, by every writer.
 
 The formats one by one, with truncation at every byte and random damage, are in tests/io.
 """
@@ -38,7 +38,7 @@ RESULT = lt.recover(A, A.forward(X), RANK)
 
 
 class Trap:
-    """What runs when it is unpickled."""
+    """Runs code when it is unpickled."""
 
     def __reduce__(self):
         return (Path.write_text, (Path("ran"), "code of the file"))
@@ -195,7 +195,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def peak_of(call):
-    """Bytes that a call had at most, beside what there was."""
+    """Peak of the bytes that a call allocates."""
     tracemalloc.start()
     try:
         before = tracemalloc.get_traced_memory()[0]
@@ -270,7 +270,7 @@ def test_a_path_without_a_file_to_read_is_refused(folder, monkeypatch, reader, s
 
 
 def forbid(monkeypatch, path):
-    """As for a user who is not the superuser."""
+    """Deny access, as for a user who is not the superuser."""
     plain = io.open
 
     def guarded(file, *arguments, **options):
@@ -301,7 +301,7 @@ for path in sys.argv[1:]:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are Linux's")
-def test_claims_are_refused_where_there_is_no_memory(folder):
+def test_declared_sizes_beyond_free_memory_are_refused(folder):
     names = ["terabyte.npy", "overflow.npy", "terabyte.npz", "bomb.npz", "huge.mat", "bomb.mat"]
     for name in names:
         Path(name).write_bytes(FILES[name])
@@ -318,7 +318,7 @@ def test_claims_are_refused_where_there_is_no_memory(folder):
 # ---- archives that inflate ----
 
 
-def test_an_archive_that_inflates_beyond_half_the_free_memory_needs_a_word(folder, monkeypatch):
+def test_an_archive_that_inflates_beyond_half_the_free_memory_needs_permission(folder, monkeypatch):
     array = np.zeros((1000, 24))
     np.savez_compressed("zeros.npz", A=array)
     np.savez("plain.npz", A=array)
@@ -366,7 +366,7 @@ WRITERS = {
     "complete.npy": commanded(*COMPLETE, "-o", "FILE"),
     "predict.csv": commanded(*COMPLETE, "-o", "other.npz", "--predict", "cells.csv", "FILE"),
 }
-# They replace what is there, as their documentation says
+# They overwrite existing files, as documented
 REPLACERS = {
     "save_gif.gif": lambda p, _: save_gif(p, np.ones((2, 2, 2))),
     "write_csv.csv": lambda p, _: write_csv([ROW], p),
@@ -394,7 +394,7 @@ def left_behind(folder):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_nothing_is_replaced_unasked(ready, name):
+def test_nothing_is_overwritten_unless_requested(ready, name):
     write, path = writing(name), ready / name
     path.write_text("mine")
     with pytest.raises(OSError, match=f"{name} exists"):
@@ -407,7 +407,7 @@ def test_nothing_is_replaced_unasked(ready, name):
 
 
 @pytest.mark.parametrize("name", WRITERS)
-def test_a_link_to_nowhere_is_not_replaced_unasked(ready, name):
+def test_a_dangling_link_is_not_overwritten_unless_requested(ready, name):
     write, path = writing(name), ready / name
     path.symlink_to(ready / "elsewhere")
     with pytest.raises(OSError, match=f"{name} exists"):
@@ -478,7 +478,7 @@ def test_interrupted_writing_leaves_the_old_file(ready, monkeypatch, name, how):
 
 
 @pytest.mark.parametrize("name", [*WRITERS, *REPLACERS])
-def test_interrupted_writing_leaves_no_half_of_a_new_file(ready, monkeypatch, name):
+def test_interrupted_writing_leaves_no_partial_file(ready, monkeypatch, name):
     write, path = writing(name), ready / name
     fill(monkeypatch, 10)
     with pytest.raises(OSError, match="No space left on device"):
@@ -500,7 +500,7 @@ def test_an_interrupt_while_writing_leaves_the_old_file(ready, monkeypatch):
     assert left_behind(ready) == []
 
 
-def test_where_nothing_can_be_written_the_folder_is_named(ready, monkeypatch):
+def test_an_unwritable_folder_is_named(ready, monkeypatch):
     with pytest.raises(FileNotFoundError, match=r"a\.npz cannot be written: No such file.*no"):
         lt.io.save_arrays(ready / "no" / "a.npz", {"a": 1.0})
 
@@ -512,7 +512,7 @@ def test_where_nothing_can_be_written_the_folder_is_named(ready, monkeypatch):
         lt.io.save_arrays(ready / "a.npz", {"a": 1.0})
 
 
-def test_what_was_written_is_what_numpy_matlab_and_the_package_read(ready):
+def test_numpy_matlab_and_the_package_read_what_was_written(ready):
     for name in ("recover.npz", "recover.npy", "recover.mat", "predict.csv"):
         WRITERS[name](ready / name, False)
         (ready / "other.npz").unlink(missing_ok=True)

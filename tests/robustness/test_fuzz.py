@@ -2,7 +2,7 @@
 
 A case is well formed, or has one flaw. With a flaw the call is refused, by a message that names
 the argument, before any work. Without one it gives a tensor of finite numbers, a status, no
-warning of NumPy's; and where it says CONVERGED, the residual is what it says, recomputed in
+warning from NumPy; and if it is CONVERGED, its residual is right when recomputed in
 extended precision. LOWTUCKER_FUZZ=20000 tries that many cases; 2000 otherwise.
 """
 
@@ -46,7 +46,7 @@ def fuzz(share: float) -> Any:
 
 @dataclass
 class Case:
-    """Arguments of a call, and what the message of its flaw is like, if it has one."""
+    """Arguments of a call, and a pattern of the message if it has a flaw."""
 
     arguments: dict[str, Any]
     flaw: str | None = None
@@ -156,7 +156,7 @@ FLAWS = {
 
 
 def spoil(case: Case, flaw: str, bad: int) -> None:
-    """Bring a flaw into a case that was well formed."""
+    """Add a flaw to a well-formed case."""
     call = case.arguments
     m, rank = len(call["y"]), call["rank"]
     case.flaw = FLAWS[flaw]
@@ -259,7 +259,7 @@ def recomputed_residual(A, y, weights, X):
 
 
 def check(result, case):
-    """What every result promises."""
+    """Check what holds for every result."""
     X = result.X.full()
     assert np.isfinite(X).all()
     assert X.shape == tuple(case.arguments.get("shape") or result.X.shape)

@@ -36,7 +36,7 @@ def data():
 
 
 def pressing(A, at):
-    """Operator whose user presses Ctrl-C while it measures for the n-th time."""
+    """Operator during whose n-th measurement Ctrl-C is pressed."""
     count = [0]
 
     def forward(X):
@@ -49,7 +49,7 @@ def pressing(A, at):
 
 
 @pytest.mark.parametrize("solver", [lt.TIHT(step=0.3), lt.RCG(), "auto", lt.RGN(products=True)])
-def test_once_ends_after_the_step_with_the_best_iterate(data, solver, caplog):
+def test_one_ctrl_c_ends_after_the_step_with_the_best_iterate(data, solver, caplog):
     A, y = data
     slow, _ = pressing(A, {9})
     result = lt.recover(slow, y, RANK, solver=solver)
@@ -63,7 +63,7 @@ def test_once_ends_after_the_step_with_the_best_iterate(data, solver, caplog):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_twice_ends_at_once(data):
+def test_two_ctrl_c_end_at_once(data):
     A, y = data
     slow, count = pressing(A, {9, 10})
     # one step of RGN by products measures many times
@@ -73,7 +73,7 @@ def test_twice_ends_at_once(data):
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_checkpoint_says_how_to_go_on(data, tmp_path):
+def test_with_a_checkpoint_the_message_says_how_to_resume(data, tmp_path):
     A, y = data
     path = tmp_path / "run.ckpt"
     slow, _ = pressing(A, {20})
@@ -129,14 +129,14 @@ def test_other_threads_and_other_handlers_are_left_alone(data):
     assert heard == [1]
 
 
-def test_trials_of_experiments_raise(data):
+def test_trials_of_experiments_raise_keyboard_interrupt(data):
     A, y = data
     slow, _ = pressing(A, {9})
     with interrupts_raise(), pytest.raises(KeyboardInterrupt):
         lt.recover(slow, y, RANK, solver=lt.TIHT(step=0.3))
 
 
-def test_the_outermost_listens():
+def test_nested_interrupt_handlers_are_one():
     with interruptible() as outer, interruptible() as inner:
         assert inner is outer
         signal.raise_signal(signal.SIGINT)
@@ -147,7 +147,7 @@ def test_the_outermost_listens():
         assert not fresh.asked
 
 
-def test_a_real_process_is_told_at_once_and_ended_by_a_second_signal(tmp_path):
+def test_a_process_acknowledges_the_first_signal_and_ends_at_the_second(tmp_path):
     script = textwrap.dedent("""
         import signal, time, lowtucker as lt
         signal.signal(signal.SIGINT, signal.default_int_handler)

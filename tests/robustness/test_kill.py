@@ -1,4 +1,4 @@
-"""SIGKILL at random moments: what was computed is never lost, and the result is the same."""
+"""SIGKILL at random moments: computed results are never lost, and the result is the same."""
 
 from __future__ import annotations
 
@@ -63,13 +63,13 @@ def killed(server, name, checkpoint, out, moment):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_killed_at_random_moments_it_ends_with_the_same_result(name, server, tmp_path):
+def test_a_run_killed_at_random_moments_gives_the_same_result(name, server, tmp_path):
     checkpoint, out = tmp_path / "run.ckpt", tmp_path / "X.npz"
     moments = np.random.default_rng(NAMES.index(name))
     kills = 0
     while kills < KILLS:
         kills += killed(server, name, checkpoint, out, moments.uniform(0, 0.02))
-        if out.exists() and kills < KILLS:  # it came to its end: once more from the beginning
+        if out.exists() and kills < KILLS:  # it finished: start again
             for file in (out, checkpoint):
                 file.unlink()
     if not out.exists():

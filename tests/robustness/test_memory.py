@@ -14,7 +14,7 @@ from lowtucker.solvers import auto
 
 @pytest.fixture
 def little(monkeypatch):
-    """Half a megabyte is free, and that is looked at."""
+    """Half a megabyte of free memory."""
     monkeypatch.setattr(auto, "available_memory", lambda: 500_000)
     monkeypatch.setattr(auto, "NOTICEABLE", 0)
 
@@ -24,7 +24,7 @@ def problem(shape=(30, 30, 30), rank=(3, 3, 3), m=300):
     return A, A.forward(lt.random_tucker(shape, rank, seed=0))
 
 
-def test_tensors_of_the_full_size(little):
+def test_runs_that_form_the_full_tensor_are_refused(little):
     A, y = problem()
     with pytest.raises(MemoryError, match=r"TIHT would need about 9\d\d kB beside A, and 500 kB"):
         lt.recover(A, y, (3, 3, 3), solver="tiht")
@@ -32,7 +32,7 @@ def test_tensors_of_the_full_size(little):
         lt.recover(A, y, (3, 3, 3), solver=lt.StoTIHT(thresholding=lt.HOSVD((3, 3, 3))))
 
 
-def test_gram_matrices(little):
+def test_runs_with_a_large_gram_matrix_are_refused(little):
     A, y = problem()
     with pytest.raises(MemoryError, match=r"It forms 270\^2 numbers. Try lowtucker.RGN\(products"):
         lt.recover(A, y, (3, 3, 3), solver="rgn")
@@ -40,36 +40,36 @@ def test_gram_matrices(little):
     assert result.epochs == 2
 
 
-def test_operators_that_form_full_tensors(little):
+def test_operators_that_form_full_tensors_are_refused(little):
     A, y = problem()
     made = lt.FunctionOperator(A._forward, A._adjoint, A.shape, A.m)
     with pytest.raises(MemoryError, match="FunctionOperator forms tensors of the full size"):
         lt.recover(made, y, (3, 3, 3), solver="rcg")
 
 
-def test_any_solver_of_a_chain_is_asked_before_the_first_one_runs(little):
+def test_every_solver_of_a_chain_is_checked_before_the_first_one_runs(little):
     A, y = problem()
-    told = []
+    progress = []
     with pytest.raises(MemoryError, match="RGN would need"):
-        lt.recover(A, y, (3, 3, 3), solver=[lt.RCG(), lt.RGN()], callbacks=[told.append])
-    assert not told
+        lt.recover(A, y, (3, 3, 3), solver=[lt.RCG(), lt.RGN()], callbacks=[progress.append])
+    assert not progress
 
 
-def test_what_fits_runs(monkeypatch):
+def test_runs_that_fit_into_memory_are_not_refused(monkeypatch):
     A, y = problem()
     monkeypatch.setattr(auto, "NOTICEABLE", 0)
     assert lt.recover(A, y, (3, 3, 3), solver="rcg", max_epochs=2).epochs == 2
 
 
-def test_a_billion_entries_for_tiht():
-    """Really more than there is: 32 GB for four tensors, and as many again."""
+def test_tiht_on_a_billion_entries_is_refused():
+    """More than the machine has: 32 GB for four tensors, and as many again."""
     shape = (2000, 2000, 2000)
     A = lt.entries(shape, np.zeros((100, 3), dtype=int))
     with pytest.warns(lt.UnderdeterminedWarning), pytest.raises(MemoryError, match="GB beside A"):
         lt.recover(A, np.ones(100), (1, 1, 1), solver="tiht")
 
 
-def test_the_command_line_says_it_in_one_line(little, tmp_path):
+def test_the_command_line_reports_it_in_one_line(little, tmp_path):
     rows = np.random.default_rng(0).standard_normal((50, 1000))
     np.save(tmp_path / "A.npy", rows)
     np.save(tmp_path / "y.npy", rows @ np.ones(1000))
@@ -80,7 +80,7 @@ def test_the_command_line_says_it_in_one_line(little, tmp_path):
     assert "there is not enough memory (RGN would need about" in done.stderr
 
 
-def test_free_memory_is_that_of_the_machine_or_of_the_container(tmp_path, monkeypatch):
+def test_free_memory_is_the_limit_of_the_machine_or_the_container(tmp_path, monkeypatch):
     total = _memory.available_memory()
     assert 10**7 < total < 10**15
     limit, used = tmp_path / "max", tmp_path / "current"

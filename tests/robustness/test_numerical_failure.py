@@ -1,4 +1,4 @@
-"""When a decomposition does not converge another one does the work; nothing ends in a traceback."""
+"""When a decomposition does not converge, another is used; no run ends with a traceback."""
 
 from __future__ import annotations
 
@@ -68,12 +68,12 @@ def recovered(operator, solver, epochs=300):
 
 
 def solved(operator, solver):
-    """The run alone, without the looks at its result that recover takes."""
+    """The run alone, without the verdicts of recover."""
     A = OPERATORS[operator]()
     return lt.solve(lt.Problem(A, A.forward(X_TRUE)), solver, RANK, seed=3)
 
 
-def told_by(result):
+def fallbacks_of(result):
     """Rows of the history that name another algorithm."""
     return [phase for phase in result.history["phase"] if " by " in phase]
 
@@ -98,7 +98,7 @@ def undisturbed(operator, solver):
     with pytest.MonkeyPatch.context() as patch:
         counts = {name: fail(patch, np.linalg, name, calls=()) for name in NAMES}
         result, run = recovered(operator, solver), solved(operator, solver)
-    assert told_by(result) == told_by(run) == []
+    assert fallbacks_of(result) == fallbacks_of(run) == []
     return result, {name for name, count in counts.items() if count[0]}
 
 
@@ -107,17 +107,17 @@ def undisturbed(operator, solver):
 
 def matrices(dtype):
     numbers = draws(2).standard_normal((2, 3, 5, 4))
-    stack = numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]
-    stack = stack.astype(dtype)
-    stack[2, :, 3] = stack[2, :, 0]  # of less than full rank
-    return stack
+    batch = numbers[0] + 1j * numbers[1] if np.dtype(dtype).kind == "c" else numbers[0]
+    batch = batch.astype(dtype)
+    batch[2, :, 3] = batch[2, :, 0]  # of less than full rank
+    return batch
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("tall", [True, False])
 @pytest.mark.parametrize("full", [True, False])
 @pytest.mark.parametrize("also", [False, True], ids=["gesvd", "gram"])
-def test_svd_by_another_way(monkeypatch, dtype, tall, full, also):
+def test_svd_falls_back_to_another_algorithm(monkeypatch, dtype, tall, full, also):
     M = matrices(dtype)
     M = M if tall else np.conj(np.swapaxes(M, -1, -2))
     expected = np.linalg.svd(M, full_matrices=full)
@@ -141,7 +141,7 @@ def test_svd_by_another_way(monkeypatch, dtype, tall, full, also):
         np.testing.assert_allclose(V @ np.conj(np.swapaxes(V, -1, -2)), unit, atol=100 * eps)
 
 
-def test_the_gram_gives_as_many_values_as_there_are(monkeypatch):
+def test_the_gram_matrix_gives_all_singular_values(monkeypatch):
     M = matrices(float)[0]
     expected = np.linalg.svdvals(M)
     fail(monkeypatch, np.linalg, "svdvals")
@@ -149,7 +149,7 @@ def test_the_gram_gives_as_many_values_as_there_are(monkeypatch):
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1.0, 1e200])
-def test_svd_by_another_way_at_any_scale(monkeypatch, scale):
+def test_svd_falls_back_at_any_scale(monkeypatch, scale):
     M = matrices(float)[0] * scale
     expected = np.linalg.svdvals(M / scale)
     fail(monkeypatch, np.linalg, "svd")
@@ -159,7 +159,7 @@ def test_svd_by_another_way_at_any_scale(monkeypatch, scale):
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
 @pytest.mark.parametrize("drivers", [("ev",), ("ev", "evr")])
-def test_eigh_by_another_driver(monkeypatch, dtype, drivers):
+def test_eigh_falls_back_to_another_driver(monkeypatch, dtype, drivers):
     M = matrices(dtype)
     M = M @ np.conj(np.swapaxes(M, -1, -2))
     expected = np.linalg.eigvalsh(M)
@@ -185,7 +185,7 @@ def test_eigh_by_another_driver(monkeypatch, dtype, drivers):
 
 
 @pytest.mark.parametrize("columns", [(), (2,)])
-def test_solve_by_least_squares(monkeypatch, columns):
+def test_solve_falls_back_to_least_squares(monkeypatch, columns):
     M, right = square(5), draws(3).standard_normal((5, *columns))
     expected = np.linalg.solve(M, right)
     fail(monkeypatch, np.linalg, "solve")
@@ -197,12 +197,12 @@ def test_solve_by_least_squares(monkeypatch, columns):
 def test_solve_of_a_singular_matrix_is_the_smallest_solution():
     M = np.diag([2.0, 0.0, 1.0])
     np.testing.assert_allclose(_linalg.solve(M, np.array([4.0, 0.0, 3.0])), [2, 0, 3])
-    stack = np.stack([M, np.eye(3)])
-    x = _linalg.solve(stack, np.ones((2, 3, 1)))
+    batch = np.stack([M, np.eye(3)])
+    x = _linalg.solve(batch, np.ones((2, 3, 1)))
     np.testing.assert_allclose(x[..., 0], [[0.5, 0, 1], [1, 1, 1]])
 
 
-def test_inverse_and_qr_by_another_way(monkeypatch):
+def test_inverse_and_qr_fall_back(monkeypatch):
     M, tall = square(4), matrices(float)
     for name in ("inv", "qr"):
         fail(monkeypatch, np.linalg, name)
@@ -236,7 +236,7 @@ def test_other_errors_are_not_swallowed():
         _linalg._done(lambda: (_ for _ in ()).throw(RuntimeError("memory")), "svd", None, square(2))
 
 
-def test_other_kinds_of_arrays_get_their_own_kind_back(kind, monkeypatch):
+def test_fallbacks_keep_the_array_kind(kind, monkeypatch):
     M = kind(square(4))
     expected = np.linalg.svdvals(square(4))
     xp = _linalg.namespace(M)
@@ -314,7 +314,7 @@ APART = {
 
 
 def test_every_call_is_reached_by_these_runs(monkeypatch):
-    """So that what follows lets every one of them fail."""
+    """So the tests below make each of them fail."""
     reached, real = set(), _linalg._done
 
     def spy(*args):
@@ -347,7 +347,7 @@ NOISY = NOISY + 1e-4 * draws(1).standard_normal(NOISY.shape)
 
 
 @pytest.mark.parametrize("name", ["svd", "qr", "inv", "solve", "eigh"])
-def test_estimators_go_on_by_other_ways(monkeypatch, name):
+def test_estimators_use_the_fallbacks(monkeypatch, name):
     rows, y = draws(0).standard_normal((60, 5)), draws(1).standard_normal(60)
     known = np.where(HOLES, np.nan, NOISY)
     linear, batches = TuckerRegressor().fit(rows, y), TuckerRegressor()
@@ -361,11 +361,11 @@ def test_estimators_go_on_by_other_ways(monkeypatch, name):
     np.testing.assert_allclose(again, filled, atol=1e-4)
 
 
-def test_no_decomposition_goes_around_them():
+def test_no_decomposition_bypasses_the_fallbacks():
     around = []
     for path in SOURCE.rglob("*.py"):
         part = path.relative_to(SOURCE).parts[0]
-        if part in ("_array", "theory", "lab", "simulation"):  # of no part in a recovery
+        if part in ("_array", "theory", "lab", "simulation"):  # not part of a recovery
             continue
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             inner = node.value if isinstance(node, ast.Attribute) else None
@@ -386,11 +386,11 @@ def test_no_decomposition_goes_around_them():
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_a_recovery_survives_failures(monkeypatch, operator, solver, name):
-    """Each function fails always: the result is as good, and the history tells."""
+    """Each function always fails: the result is as good, and the history records it."""
     expected, called = undisturbed(operator, solver)
     assert expected.success
     assert {"qr", "svd", "eigh"} & called
-    if name not in called:  # then its failure is none of this recovery
+    if name not in called:  # then this recovery does not use it
         return
     with monkeypatch.context() as patch:
         fail(patch, np.linalg, name)
@@ -402,7 +402,7 @@ def test_a_recovery_survives_failures(monkeypatch, operator, solver, name):
     assert relative_error(result.X, X_TRUE) < 1e-5
     assert relative_error(run.X, X_TRUE) < 1e-5
     if name != "eigvalsh":  # which comes after the last row
-        assert bool(told_by(run)) == (count[0] > 0)
+        assert bool(fallbacks_of(run)) == (count[0] > 0)
 
 
 @pytest.mark.parametrize("solver", ["auto", "tiht", "rgn", "rcg", RSGD], ids=str)
@@ -414,12 +414,14 @@ def test_a_recovery_survives_one_failure(monkeypatch, solver, name, call):
     monkeypatch.undo()
     assert result.success
     assert relative_error(result.X, X_TRUE) < 1e-5
-    assert len(told_by(result)) == (count[0] >= call)
+    assert len(fallbacks_of(result)) == (count[0] >= call)
 
 
 @pytest.mark.parametrize(("operator", "solver"), RUNS, ids=IDS)
 @pytest.mark.parametrize("after", [0, 7])
-def test_where_every_way_fails_the_last_tensor_is_given_back(monkeypatch, operator, solver, after):
+def test_when_every_algorithm_fails_the_last_iterate_is_returned(
+    monkeypatch, operator, solver, after
+):
     """Both NumPy and SciPy fail, at once or after some calls: a status, and finite numbers."""
     always = range(after + 1, 10**6)
     for where in (np.linalg, scipy.linalg):
@@ -432,7 +434,7 @@ def test_where_every_way_fails_the_last_tensor_is_given_back(monkeypatch, operat
     assert np.isfinite(result.residual)
 
 
-def test_arpack_that_does_not_converge_leaves_a_start(monkeypatch):
+def test_a_start_is_found_when_arpack_does_not_converge(monkeypatch):
     shape = (2100, 6, 6)
     A = lt.entries(shape, draws(1).integers(0, shape, (25000, 3)))
     y = A.forward(lt.random_tucker(shape, (2, 2, 2), seed=0))
@@ -489,7 +491,7 @@ def test_a_start_that_is_not_finite_is_refused(solver, bad):
 
 
 def test_a_step_that_overflows_ends_as_blow_up():
-    """The retraction has no tensor to give back: the status says so."""
+    """The retraction has no tensor to return: the status reports it."""
     A = OPERATORS["dense"]()
     result = lt.recover(A, A.forward(X_TRUE), RANK, solver=lt.TIHT(step=1e300), max_epochs=20)
     assert result.status.name == "DIVERGED"

@@ -1,4 +1,4 @@
-"""Nothing leaks, threads do not meet, processes agree, and a seed decides everything."""
+"""No leaks; threads and processes give the same results; a seed determines everything."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def recovery(seed, solver="auto"):
 
 
 def numbers_of(name):
-    """What a call gives, as something that goes from process to process."""
+    """Result of a call, as values that can be sent between processes."""
     with threadpoolctl.threadpool_limits(1):
         result = CALLS[name]()()
     return result.X.core, result.X.factors, result.history["residual"], result.status.name
@@ -41,7 +41,7 @@ def assert_same_numbers(one, other):
 
 
 @pytest.mark.slow
-def test_five_hundred_recoveries_leave_no_memory_behind():
+def test_five_hundred_recoveries_leak_no_memory():
     process, threads = psutil.Process(), threading.active_count()  # other tests leave some
     solvers = ["auto", lt.TIHT(step=0.5), lt.StoTIHT(block_size=60, step=0.5), "rgn", "rcg"]
     sizes = []
@@ -69,7 +69,7 @@ def test_files_are_closed(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["auto", "StoTIHT", "RGN-starts", "rank unknown", "completion"])
-def test_two_threads_at_once_find_what_one_after_the_other_finds(name):
+def test_parallel_threads_give_the_results_of_sequential_runs(name):
     alone = undisturbed(name)
     found = {}
 
@@ -107,7 +107,7 @@ def test_two_threads_share_an_operator_and_a_problem():
 
 
 @pytest.mark.parametrize("way", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_processes_find_what_this_one_finds(way):
+def test_other_processes_give_the_same_results(way):
     if way not in multiprocessing.get_all_start_methods():
         pytest.skip(f"there is no {way} here")
     names = ["auto", "StoTIHT"]

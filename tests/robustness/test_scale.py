@@ -1,7 +1,7 @@
 """Multiplying A, or y, by a power of two changes nothing but the scale of X.
 
 To the bit: X, the residuals, the verdict, the passes and the notes. The exponents go beyond
-1e-150 and 1e150 (2^-500, 2^500), and lie on both sides of where units are taken out.
+1e-150 and 1e150 (2^-500, 2^500), on both sides of the threshold for rescaling.
 """
 
 from __future__ import annotations
@@ -210,7 +210,7 @@ def test_scale_with_noise(known):
     check(run, [*on_sides([-500, -80, 33, 500], ["A", "y"]), (-80, -80), (500, 500)])
 
 
-def test_a_rank_that_is_too_small_is_not_taken_for_noise():
+def test_too_small_a_rank_is_not_mistaken_for_noise():
     """The spectral norm of an adjoint that overflows is no larger than infinity."""
     more = lt.random_tucker(SHAPE, (1, 1, 1), seed=9)
     Z = X_TRUE.full() + more.full() * (0.15 * float(X_TRUE.norm()) / float(more.norm()))
@@ -224,8 +224,8 @@ def test_a_rank_that_is_too_small_is_not_taken_for_noise():
 
 
 @pytest.mark.parametrize("e", [-500, 500])
-def test_what_is_left_is_judged_alike_at_any_scale(e):
-    """By the look at noise itself, without units."""
+def test_the_verdict_on_the_residual_does_not_depend_on_the_scale(e):
+    """By the test for noise itself, without rescaling."""
     noise, structure = NOISY - Y, 0.1 * MATRIX @ lt.random_tucker(SHAPE, (1, 1, 1)).full().ravel()
     for left, expected in ((noise, True), (structure, False)):
         problem = lt.Problem(dense(e), NOISY * power(e))
@@ -244,7 +244,7 @@ def test_scale_with_outliers():
     check(run, on_sides([-500, 33, 500]))
 
 
-def test_weights_that_a_loss_has_chosen_are_in_the_units_of_those_given():
+def test_weights_chosen_by_a_loss_have_the_units_of_the_given_ones():
     given = draws(14).random(M) + 0.5
 
     def run(e):
@@ -279,7 +279,7 @@ def test_scale_of_completion(options):
 
 @pytest.mark.parametrize("solver", ["auto", "tiht", "stotiht"])
 @pytest.mark.parametrize("shared", [True, False])
-def test_scale_of_a_stack_of_trials(solver, shared):
+def test_scale_of_a_batch_of_problems(solver, shared):
     matrices = MATRIX if shared else draws(13).standard_normal((3, M, N))
     truth = lt.random_tucker(SHAPE, RANK, seed=1, trials=3)
     y = lt.DenseOperator(matrices, SHAPE).forward(truth)
@@ -324,7 +324,7 @@ def test_scale_of_the_weights(solver):
     np.testing.assert_allclose(odd.X.full(), base.X.full(), atol=1e-10)
 
 
-def test_weights_of_all_sizes_do_not_look_like_success():
+def test_weights_of_very_different_sizes_are_no_false_success():
     weights = np.logspace(-150, 150, M)
     result = lt.recover(dense(0), NOISY, RANK, weights=weights)
     assert not result.success
@@ -364,7 +364,7 @@ def test_a_fixed_step_is_in_the_units_of_the_weights():
         np.testing.assert_array_equal(run(e).X.full(), base.X.full())
 
 
-def test_a_fixed_step_of_trials_that_end_at_different_times():
+def test_a_fixed_step_for_problems_that_end_at_different_times():
     y = np.stack([0 * Y, Y, 2 * Y])
 
     def run(a, k):
@@ -395,7 +395,7 @@ def test_scale_of_a_start_and_the_truth(solver, as_array):
 
 @pytest.mark.parametrize("solver", [*SOLVERS, lt.TIHT(step=2.0**-800 / 2)])
 @pytest.mark.parametrize("as_result", [True, False])
-def test_a_run_goes_on_at_any_scale(solver, as_result):
+def test_a_run_resumes_at_any_scale(solver, as_result):
     """Two halves are the whole, to the bit; the state is in the user's units."""
     problem = lt.Problem(dense(400), Y * power(-100))
     solver = SOLVERS.get(solver, solver) if isinstance(solver, str) else solver
@@ -448,7 +448,7 @@ def test_callbacks_see_the_units_of_the_user():
 # The parts, by themselves
 
 
-def test_ordinary_problems_are_left_as_they_are():
+def test_ordinary_problems_are_not_rescaled():
     for e in (-60, 0, 60):
         problem = lt.Problem(dense(e), Y)
         assert units_of(problem) == Units()
@@ -461,8 +461,8 @@ def test_ordinary_problems_are_left_as_they_are():
 
 @pytest.mark.parametrize("operator", OPERATORS)
 @pytest.mark.parametrize("e", [-1000, -500, 500, 990])
-def test_units_make_a_problem_moderate(operator, e):
-    """By the norm of the rows, which is none of what the units are found by."""
+def test_units_rescale_a_problem_to_moderate_size(operator, e):
+    """By the norm of the rows, which the units are not computed from."""
     y = OPERATORS[operator](1.0).forward(X_TRUE)
     e = e if operator in ("dense", "kronecker", "dct", "scaled-entries") else e // 2
     A = OPERATORS[operator](power(e))
@@ -513,7 +513,7 @@ def test_a_matrix_is_not_copied():
     assert inner.inner.matrix is problem.A.matrix
 
 
-def test_nothing_and_zero_have_no_scale():
+def test_missing_and_zero_data_have_no_scale():
     assert units_of(lt.Problem(dense(0), np.zeros(M))) == Units()
     assert units_of(lt.Problem(dense(500), np.zeros(M))).X == 0  # A has one, and X is as it is
     assert units_of(lt.Problem(lt.DenseOperator(np.zeros((M, N)), SHAPE), Y)) == Units()
@@ -523,12 +523,12 @@ def test_nothing_and_zero_have_no_scale():
 
 
 @pytest.mark.parametrize(("a", "k"), [(-600, 450), (600, -450)])
-def test_a_tensor_that_is_no_number_is_refused(a, k):
+def test_a_tensor_outside_double_precision_is_refused(a, k):
     with pytest.raises(ValueError, match=r"norm 2\^.* would not be a number of double precision"):
         lt.recover(dense(a), Y * power(k), RANK)
 
 
-def test_costs_that_are_no_numbers_are_infinite_or_zero():
+def test_costs_out_of_range_are_infinite_or_zero():
     for e, expected in ((700, np.inf), (-700, 0.0)):
         result = lt.recover(dense(e), Y * power(e), RANK, max_epochs=3)
         assert result.success
@@ -582,7 +582,7 @@ def test_a_powered_design_reads_rows_once_where_its_operator_does(monkeypatch):
 
 
 @pytest.mark.parametrize("times", [lambda A: lt.scale(A, 3.0), lambda A: PoweredOperator(A, 2)])
-def test_multiples_tell_what_their_operator_tells(times):
+def test_multiples_have_the_findings_of_their_operator(times):
     one_slice = [[0, j, k] for j in range(3) for k in range(3)] + [[0, 0, 0]]
     A = lt.entries((4, 3, 3), one_slice)
     B = times(A)
@@ -593,7 +593,7 @@ def test_multiples_tell_what_their_operator_tells(times):
     assert B.traits.isotropic is A.traits.isotropic
 
 
-def test_what_is_measured_times_zero_is_not_seen():
+def test_samples_scaled_by_zero_do_not_count():
     A = lt.entries((3, 2), [[i, j] for i in range(3) for j in range(2)])
     factor = np.array([1.0, 1, 1, 1, 0, 0])  # the last slice
     with warnings.catch_warnings():
@@ -613,7 +613,7 @@ def test_truncations_of_any_scale(dtype):
     for truncate in (lt.hosvd, lt.sthosvd, lt.hooi):
         base = truncate(Z, (2, 2, 2))
         for e in powers:
-            if e == -140:  # its digits are lost before
+            if e == -140:  # its digits are lost already
                 continue
             other = truncate(shifted(Z, e), (2, 2, 2))
             np.testing.assert_array_equal(other.core, shifted(base.core, e))
@@ -621,7 +621,7 @@ def test_truncations_of_any_scale(dtype):
                 np.testing.assert_array_equal(U, V)
 
 
-def test_trials_of_different_scales_are_truncated_alike():
+def test_problems_of_different_scales_are_truncated_to_the_same_digits():
     Z = draws(5).standard_normal((6, 5, 4))
     both = lt.hosvd(np.stack([Z * 2.0**900, Z * 2.0**-900]), (2, 2, 2))
     one = lt.hosvd(Z, (2, 2, 2))

@@ -1,4 +1,4 @@
-"""Alternating least squares against plain least squares, and on more entries than others bear."""
+"""Alternating least squares against plain least squares, and with many degrees of freedom."""
 
 from __future__ import annotations
 
@@ -72,8 +72,8 @@ def test_the_core_is_the_least_squares_solution_of_all(large, weights, chunk, mo
     assert left == pytest.approx(np.linalg.norm(root * (problem.y - X.entries(problem.A.indices))))
 
 
-def test_rows_are_held_back_where_the_residual_is_large():
-    """By damping times the mean diagonal, towards what they were."""
+def test_damping_holds_rows_back_while_the_residual_is_large():
+    """By damping times the mean diagonal, towards the previous rows."""
     X = lt.random_tucker((6, 5, 4), (2, 2, 2), seed=1)
     problem = problem_of(lt.random_tucker((6, 5, 4), (2, 2, 2), seed=0), 70)
     index = problem.A.indices
@@ -102,7 +102,7 @@ def test_passes_are_one_for_each_mode_and_the_core():
     np.testing.assert_allclose(np.diff(passes), 4)
 
 
-def test_it_takes_sampled_entries_only():
+def test_als_requires_sampled_entries():
     A = lt.gaussian((5, 5, 6), 100, seed=0)
     with pytest.raises(TypeError, match=r"ALS is for sampled entries.*DenseOperator.*Try solver"):
         lt.recover(A, np.ones(100), (1, 1, 1), solver="als")

@@ -106,7 +106,7 @@ def test_step_is_the_damped_least_squares_solution(name, damping):
     assert passes > 2 * 5
 
 
-def test_a_loose_step_is_cheaper_and_falls_less(monkeypatch):
+def test_a_loosely_solved_step_is_cheaper_and_reduces_the_residual_less(monkeypatch):
     problem, _ = make(noise=0.1)
     model = ProductModel.at(problem, begun(lt.RGN().bind(problem, RANK), None, 0).X)
     tight, loose = model.step(0.1, 1e-12), model.step(0.1, 0.1)
@@ -118,7 +118,7 @@ def test_a_loose_step_is_cheaper_and_falls_less(monkeypatch):
 
 
 @pytest.mark.parametrize(("starts", "noise"), [(1, 0.0), (1, 0.02), (3, 0.02)])
-def test_passes_are_what_is_read(starts, noise):
+def test_passes_count_the_rows_that_are_read(starts, noise):
     problem, _ = make(noise=noise)
     A = Counting(problem.A)
     solver = lt.RGN(products=True, starts=starts)
@@ -131,8 +131,8 @@ def test_passes_are_what_is_read(starts, noise):
 
 
 @pytest.mark.parametrize(("rank", "noise"), [(RANK, 0.01), ((2, 2, 1), 0.0), (RANK, 0.6)])
-def test_a_look_for_noise_is_a_pass_where_it_reads_the_rows(rank, noise):
-    """It is noise; it has structure; the residual is too large to tell."""
+def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
+    """Noise; structure; a residual that is too large to decide."""
     problem, _ = make((6, 5, 6), RANK, M_ROWS, noise=noise)
     A = Designing(problem.A)
     assert A.traits.has_fast_tangent
@@ -155,7 +155,7 @@ def test_a_look_for_noise_is_a_pass_where_it_reads_the_rows(rank, noise):
     ],
     ids=["order-3", "matrix", "vector", "order-4", "complex", "full-rank", "float32"],
 )
-def test_recovers_what_normal_equations_recover(shape, rank, m, dtype):
+def test_products_recover_the_same_tensor_as_normal_equations(shape, rank, m, dtype):
     problem, X_true = make(shape, rank, m, dtype=dtype)
     stop = lt.ResidualBelow(3e-6 if dtype == np.float32 else 1e-9) | lt.MaxEpochs(50)
     for products in (True, False):
@@ -194,7 +194,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
         assert resumed.state.passes == whole.state.passes
 
 
-# which way
+# products or normal equations
 
 
 def test_products_where_normal_equations_are_too_large(monkeypatch):
@@ -224,7 +224,7 @@ def test_there_is_no_error_estimate_without_normal_equations():
 
 
 def test_functions_with_more_than_a_hundred_degrees_of_freedom(monkeypatch):
-    """Normal equations would take a forward for every one of them."""
+    """Normal equations would need a forward for each."""
     shape, rank, m = LARGER
     assert lt.degrees_of_freedom(shape, rank) > 100
 
@@ -291,7 +291,7 @@ def projected(Z, projections):
     return Z
 
 
-def test_spectral_start_of_a_stack():
+def test_spectral_start_of_a_batch():
     A = lt.gaussian((3, 4), 12, seed=0, trials=3)
     v = np.random.default_rng(0).standard_normal((3, 12))
     X = A.spectral_start(v, (2, 2))
@@ -311,18 +311,18 @@ def test_spectral_start_of_a_stack():
         (np.ones(150), 2, TypeError, r"rank must have one entry per mode, got the number 2"),
     ],
 )
-def test_spectral_start_says_what_is_wrong(v, rank, exception, message):
+def test_spectral_start_refuses_bad_arguments(v, rank, exception, message):
     with pytest.raises(exception, match=message):
         make()[0].A.spectral_start(v, rank)
 
 
 class Informed(lt.DenseOperator):
-    """Operator that knows where to start."""
+    """Operator with a spectral start of its own."""
 
     X_known = lt.random_tucker(SHAPE, RANK, seed=77)
 
     def _spectral_start(self, v, rank):
-        self.asked = [*getattr(self, "asked", []), (np.array(v), rank)]
+        self.starts = [*getattr(self, "starts", []), (np.array(v), rank)]
         return self.X_known
 
     def _adjoint(self, v):
@@ -333,7 +333,7 @@ class Informed(lt.DenseOperator):
     "solver", [lt.RGN(), lt.RGN(products=True), lt.RSGD(), lt.RCG(), "auto"], ids=repr
 )
 @pytest.mark.parametrize("weighted", [False, True])
-def test_solvers_start_where_the_operator_says(solver, weighted):
+def test_solvers_use_the_spectral_start_of_the_operator(solver, weighted):
     problem, _ = make()
     A = Informed(problem.A.matrix, SHAPE)
     if solver != lt.RGN():
@@ -342,20 +342,20 @@ def test_solvers_start_where_the_operator_says(solver, weighted):
     state = next(lt.iterate(lt.Problem(A, problem.y, weights), solver, RANK))
     cosine = np.vdot(state.X.full(), A.X_known.full()) / float(state.X.norm() * A.X_known.norm())
     assert cosine == pytest.approx(1)
-    [(v, rank)] = A.asked
+    [(v, rank)] = A.starts
     np.testing.assert_allclose(v, problem.y if weights is None else weights * problem.y)
     assert rank == RANK
 
 
-def test_a_start_that_was_given_asks_no_operator():
+def test_a_given_start_replaces_the_spectral_start():
     problem, X_true = make()
     A = Informed(problem.A.matrix, SHAPE)
     state = next(lt.iterate(lt.Problem(A, problem.y), lt.RGN(), RANK, start=X_true))
     np.testing.assert_allclose(state.X.full(), X_true.full(), rtol=0, atol=1e-12)
-    assert not hasattr(A, "asked")
+    assert not hasattr(A, "starts")
 
 
-# what RSGD measures, and when
+# the residuals that RSGD measures
 
 
 def true_residual(problem, X):
@@ -371,7 +371,7 @@ def test_rsgd_estimates_the_residual_of_its_own_start_only(solver, weighted):
     problem, _ = make(weights=weights)
     iterates = [state.X for state in _firsts(problem, solver)]
     result = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(3))
-    guess = true_residual(
+    estimate = true_residual(
         lt.Problem(
             problem.A.restrict(slice(0, 64)),
             problem.y[:64],
@@ -380,13 +380,13 @@ def test_rsgd_estimates_the_residual_of_its_own_start_only(solver, weighted):
         iterates[0],
     )
     residual = result.history.residual
-    assert residual[0] == pytest.approx(guess)
+    assert residual[0] == pytest.approx(estimate)
     assert residual[0] != pytest.approx(true_residual(problem, iterates[0]), rel=1e-6)
     for k in (1, 2, 3):
         assert residual[k] == pytest.approx(true_residual(problem, iterates[k]))
     half = (residual * float(problem.y_norm)) ** 2 / 2
     np.testing.assert_allclose(result.history.cost, half, rtol=1e-9)
-    # a start that was given is measured
+    # a given start is measured
     given = lt.solve(problem, solver, RANK, stop=lt.MaxEpochs(1), start=iterates[0])
     assert given.history.residual[0] == pytest.approx(true_residual(problem, iterates[0]))
 
@@ -422,7 +422,7 @@ def test_the_residual_of_a_result_is_measured(ending, monkeypatch):
     assert result.error == pytest.approx(float(lt.metrics.relative_error(result.X, X_true)))
 
 
-def test_an_epoch_ends_early_where_the_tolerance_seems_to_be_reached():
+def test_an_epoch_ends_early_when_the_estimated_residual_reaches_the_tolerance():
     problem, _ = make((10, 10, 10), RANK, 1500)
     solver = lt.RSGD(least_squares=True)
     steps = solver.bind(problem, RANK).steps_per_epoch
@@ -483,7 +483,7 @@ def test_no_run_ends_by_an_estimated_residual(m, tol, by):
     assert true <= tol
 
 
-# solvers that take over from each other
+# lists of solvers
 
 
 @pytest.mark.parametrize(
@@ -499,14 +499,14 @@ def test_a_list_of_solvers_hands_over(solver):
     assert result.solver.startswith("RSGD(")
     assert result.solver.endswith("then RGN()")
     assert result.status is lt.Status.NOISE_FLOOR
-    # RGN starts from the best that RSGD had
+    # RGN starts from the best iterate of RSGD
     best = result.history.residual[:border].min()
     assert result.history.residual[border:].max() <= best * (1 + 1e-12)
     alone = lt.recover(problem.A, problem.y, RANK, solver=lt.RGN())
     assert result.residual == pytest.approx(alone.residual, rel=1e-6)
 
 
-def test_the_second_of_a_list_is_not_asked_where_the_first_will_do():
+def test_the_second_solver_of_a_list_does_not_run_if_the_first_converges():
     problem, _ = make()
     result = lt.recover(problem.A, problem.y, RANK, solver=[lt.RGN(), lt.TIHT()])
     assert result.success
@@ -514,7 +514,7 @@ def test_the_second_of_a_list_is_not_asked_where_the_first_will_do():
     assert result.solver == "RGN()"
 
 
-def test_a_list_of_nothing_is_refused():
+def test_an_empty_list_of_solvers_is_refused():
     problem, _ = make()
     with pytest.raises((TypeError, ValueError), match="solver must be"):
         lt.recover(problem.A, problem.y, RANK, solver=[])

@@ -76,7 +76,7 @@ def test_rgn_step_is_the_damped_least_squares_solution(dtype):
 
 
 def test_rgn_keeps_x_and_raises_the_damping_when_a_step_is_rejected():
-    """Ill-placed starts with next to no damping overshoot."""
+    """Bad starts with almost no damping overshoot."""
     rejected = accepted = 0
     for seed in range(6):
         problem, _ = few(seed)
@@ -135,7 +135,7 @@ def stubborn():
     raise AssertionError("every problem was easy")
 
 
-def test_rgn_without_restarts_says_that_it_is_stuck():
+def test_rgn_without_restarts_reports_that_it_stalled():
     problem, _, _ = stubborn()
     result = lt.solve(problem, lt.RGN(), FEW[1], seed=3)
     assert result.status is lt.Status.STALLED
@@ -155,7 +155,7 @@ def test_restarts_are_a_function_of_the_seed():
     assert other.success
 
 
-def test_restarts_continue_bit_for_bit_wherever_they_were_left(tmp_path):
+def test_restarts_resume_bit_for_bit_from_any_state(tmp_path):
     problem, _, whole = stubborn()
     solver, rank = lt.RGN(starts=40), FEW[1]
     attempts = whole.history["phase"].tolist()
@@ -175,7 +175,7 @@ def test_restarts_continue_bit_for_bit_wherever_they_were_left(tmp_path):
 
 
 def test_noise_does_not_use_up_the_starts():
-    """The lowest residual, found again, is what the measurements leave."""
+    """The same lowest residual again is that of the noise."""
     problem, X_true = make(m=150, noise=0.02)
     result = lt.solve(problem, lt.RGN(starts=40), RANK, X_true=X_true)
     assert result.state.memory.attempt < 6
@@ -210,7 +210,7 @@ def test_start_is_scaled_to_fit_the_first_rows(weighted, k):
     rows = slice(0, 64)
     w = np.ones(150)[rows] if weights is None else weights[rows]
     measured = problem.A.forward(X)[rows]
-    # the best multiple: the residual of those rows does not see X any more
+    # the best multiple: the residual of those rows is orthogonal to A(X)
     assert abs(np.sum(w * (problem.y[rows] - measured) * measured)) < 1e-9 * np.sum(measured**2)
     left = np.sum(w * (problem.y[rows] - measured) ** 2) / np.sum(w * problem.y[rows] ** 2)
     assert level == pytest.approx(np.sqrt(left))
@@ -235,7 +235,7 @@ def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighte
         def model(length, D=D, r=r, g=g):
             return np.linalg.norm(r - length * (D @ g)) ** 2
 
-        # a parabola: its vertex from three values, refined where rounding would spoil it
+        # a parabola: its vertex from three values, refined against rounding
         scale = np.linalg.norm(r) / np.linalg.norm(D @ g)
         low, mid, high = model(0.0), model(scale), model(2 * scale)
         best = scale * (1 - (high - low) / (2 * (low - 2 * mid + high)))
@@ -427,7 +427,7 @@ def test_a_start_near_the_truth_stays_there(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_a_rank_that_no_tensor_has_is_clipped(solver):
+def test_an_unattainable_rank_is_clipped(solver):
     problem, X_true = make(rank=(1, 1, 1))
     with pytest.warns(lt.RankWarning, match=r"No tensor has Tucker rank \(1, 1, 2\)"):
         result = lt.solve(problem, solver, (1, 1, 2), X_true=X_true)
@@ -467,7 +467,7 @@ def test_measurements_of_zero_give_zero(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_too_large_a_rank_does_not_break(solver):
+def test_too_large_a_rank_still_reduces_the_error(solver):
     """The true rank is lower: cores of less than full rank on the way."""
     problem, X_true = make(rank=(1, 1, 1))
     result = lt.solve(problem, solver, RANK, X_true=X_true, stop=lt.MaxEpochs(15))
@@ -476,7 +476,7 @@ def test_too_large_a_rank_does_not_break(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_scale_does_not_matter(solver):
+def test_the_result_does_not_depend_on_the_scale(solver):
     problem, X_true = make()
     base = lt.solve(problem, solver, RANK, X_true=X_true, seed=1)
     for scale in (1e-30, 1e30):
@@ -488,7 +488,7 @@ def test_scale_does_not_matter(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_operators_without_rows_of_their_own(solver):
+def test_operators_that_are_not_row_separable_are_recovered_from(solver):
     problem, _ = make((4, 4, 3), (1, 2, 2), 60)
     A = problem.A
     slow = lt.FunctionOperator(A.forward, A.adjoint, A.shape, A.m)
@@ -559,11 +559,11 @@ def test_there_is_no_estimate_without_spare_measurements():
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_a_step_that_is_not_finite_ends_as_diverged_where_it_was(solver):
+def test_a_non_finite_step_ends_as_diverged_at_the_last_iterate(solver):
     problem, _ = make()
     bound = solver.bind(problem, RANK)
     state = begun(bound, None, 0)
-    if isinstance(solver, lt.RSGD):  # it looks at its block in the step itself
+    if isinstance(solver, lt.RSGD):  # it evaluates its block within the step
         problem = lt.Problem(problem.A, np.nan * problem.y, _trusted=True)
         bound, broken = dataclasses.replace(bound, problem=problem), None
     elif isinstance(solver, lt.RCG):
@@ -578,7 +578,7 @@ def test_a_step_that_is_not_finite_ends_as_diverged_where_it_was(solver):
     np.testing.assert_array_equal(after.X.core, state.X.core)
 
 
-def test_measurements_that_do_not_see_all_of_the_tangent_space_are_no_error():
+def test_a_rank_deficient_tangent_design_is_no_error():
     """A slice that is never measured: the normal equations are singular."""
     shape, rank = (6, 5, 6), (2, 2, 2)
     rows = np.random.default_rng(0).standard_normal((120, *shape))
@@ -589,12 +589,12 @@ def test_measurements_that_do_not_see_all_of_the_tangent_space_are_no_error():
     assert np.isfinite(result.history.residual).all()
 
 
-def test_error_estimate_of_a_block_stands_for_all_the_rows():
+def test_the_error_estimate_of_a_block_holds_for_all_rows():
     problem, _ = make((8, 8, 8), (2, 2, 2), 700, noise=0.05)
     result = lt.solve(problem, lt.RSGD(least_squares=True), (2, 2, 2), stop=lt.MaxEpochs(4))
     T = lt.TangentSpace(result.state.X)
     gram = problem.A.tangent(T).normal_equations(problem.y).gram
     size = result.residual * np.linalg.norm(problem.y) / np.sqrt(700 - T.dof)
     expected = size * np.sqrt(np.trace(np.linalg.inv(gram))) / float(T.X.norm())
-    # blocks of 1.4 degrees of freedom are worse conditioned than their union: above, not below
+    # blocks of 1.4 rows per degree of freedom are worse conditioned than their union: only above
     assert 0.9 < result.error_estimate / expected < 2.5

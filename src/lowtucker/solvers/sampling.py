@@ -230,8 +230,8 @@ class Partition(BlockSampler):
             return [self._slice(i) for i in blocks.tolist()], weights
         if self._p.ndim == 2 and len(self._p) != len(trials):
             raise ValueError(
-                f'p="norms" was bound to a stack of {len(self._p)} trials, which have other '
-                f"probabilities each: draw for as many, got {len(trials)}. "
+                f'p="norms" was bound to a batch of {len(self._p)} problems, each with its own '
+                f"probabilities: draw for as many, got {len(trials)}. "
                 f"Try draw(t, seed, trials=range({len(self._p)}))."
             )
         p = np.broadcast_to(self._p, (len(trials), self.n_blocks))
