@@ -86,7 +86,14 @@ if TYPE_CHECKING:
         sthosvd,
         unfold,
     )
-    from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Thresholding
+    from lowtucker.thresholding import (
+        HOOI,
+        HOSVD,
+        STHOSVD,
+        Shrinkage,
+        ShrunkTensor,
+        Thresholding,
+    )
 
 __all__ = [
     "ALS",
@@ -126,6 +133,8 @@ __all__ = [
     "ResidualBelow",
     "Result",
     "SeededGaussianOperator",
+    "Shrinkage",
+    "ShrunkTensor",
     "Shuffled",
     "SlowOperatorWarning",
     "Solver",
@@ -220,7 +229,7 @@ _HOME = {
             "multilinear_rank", "norm", "quasi_optimality", "random_tucker", "spectra", "sthosvd",
             "unfold",
         ],
-        "thresholding": ["HOOI", "HOSVD", "STHOSVD", "Thresholding"],
+        "thresholding": ["HOOI", "HOSVD", "STHOSVD", "Shrinkage", "ShrunkTensor", "Thresholding"],
     }.items()
     for name in names
 }

@@ -29,6 +29,10 @@ class Status(Enum):
         "The error against X_true fell below its tolerance. That is no verdict: it used the truth."
     )
     NOISE_FLOOR = "The residual is noise: of the given size, or without structure."
+    APPROXIMATED = (
+        "The data are approximated, not exactly of low rank; held_out is the error on samples that "
+        "the fit did not use."
+    )
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."
@@ -55,7 +59,7 @@ class Status(Enum):
     @property
     def success(self) -> bool:
         """Whether the tensor can be trusted."""
-        return self in (Status.CONVERGED, Status.NOISE_FLOOR)
+        return self in (Status.CONVERGED, Status.NOISE_FLOOR, Status.APPROXIMATED)
 
     def __str__(self) -> str:
         return self.value

@@ -154,9 +154,10 @@ class Largest:
         places = np.argsort(-np.abs(flat), axis=-1, kind="stable")[..., : self.rank]
         return FewEntries(np.take_along_axis(flat, places, axis=-1), places.astype(float))
 
-    def check(self, shape: tuple[int, ...]) -> None:
+    def for_shape(self, shape: tuple[int, ...]) -> Largest:
         if self.rank > np.prod(shape):
             raise ValueError(f"{self.rank} entries are more than a tensor of {shape} has.")
+        return self
 
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         return self.rank

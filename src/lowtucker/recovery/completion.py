@@ -16,6 +16,7 @@ from lowtucker.problem import Problem
 from lowtucker.recovery.entry import checked_truth, recovered, warn_of_unsampled
 from lowtucker.recovery.fit import OVER, Fit, Loss, joined
 from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.path import MOST, follow_path
 from lowtucker.recovery.rank import RankSearch
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
@@ -29,11 +30,13 @@ __all__ = ["complete"]
 NumPyArray = np.ndarray[Any, Any]
 # Samples per degree of freedom that must be left when some are held out
 LEFT = 1.5
+# A rank that the spectrum shows is kept where it predicts held-out samples as well, up to this
+TIE = 1.02
 
 
 def complete(
     values: Any,
-    rank: tuple[int, ...] | RankSearch | Literal["auto"],
+    rank: tuple[int, ...] | RankSearch | Literal["auto"] | None = None,
     *,
     indices: Any = None,
     shape: tuple[int, ...] | None = None,
@@ -56,8 +59,11 @@ def complete(
     values : array
         The tensor with NaN (or masked elements) where it is unknown; or, with ``indices``, the
         values of the samples, shape (m,).
-    rank : tuple of int, "auto" or RankSearch
-        As in :func:`lowtucker.recover`.
+    rank : tuple of int, "auto", RankSearch or None
+        As in :func:`lowtucker.recover`. None needs no rank: data that are only nearly of low rank
+        are completed by :class:`lowtucker.Shrinkage`, with what predicts held-out samples best;
+        where the spectrum has a clear gap, a tensor of that rank is fitted. (With Huber's loss,
+        and for tensors of more than 10^7 entries, it means "auto".)
     indices : array of int, shape (m, d), optional
         Where the samples are, counted from 0.
     shape : tuple of int, optional
@@ -99,6 +105,11 @@ def complete(
     >>> result.held_out < 1e-5
     True
     >>> filled = np.where(holes, result.X.full(), array)
+
+    Without a rank; the spectrum shows that it is (2, 2, 2):
+
+    >>> lt.complete(array).rank
+    (2, 2, 2)
     """
     A, y = _samples(values, indices, shape)
     share = as_number(held_out, "held_out", 0.0)
@@ -111,9 +122,40 @@ def complete(
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": share}
     with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
-        held = _held(A, rank, share, seed)
-        result = _completed(scope.problem, rank, fit.within(scope), held)
+        if rank is None and loss == "squared" and size(A.shape) <= MOST:
+            result = _without_rank(scope.problem, fit.within(scope), share)
+        else:
+            rank = RankSearch() if rank is None else rank
+            held = _held(A, rank, share, seed)
+            result = _completed(scope.problem, rank, fit.within(scope), held)
     return scope.export(result)
+
+
+def _without_rank(problem: Problem, fit: Fit, share: float) -> Result:
+    """Shrink; where the spectrum has a clear gap, fit that rank, and keep what predicts better."""
+    found = follow_path(problem, fit, share)
+    if found is None:
+        return _completed(problem, RankSearch(), fit, _held(problem.A, None, share, fit.seed))
+    soft, rank, held, score = found
+    if rank is None or problem.equations < LEFT * degrees_of_freedom(problem.shape, rank):
+        return soft
+    left = None if fit.max_seconds is None else max(1e-9, fit.max_seconds - soft.seconds)
+    hard = _completed(problem, rank, replace(fit, max_seconds=left), held)
+    if hard.status is Status.INTERRUPTED:
+        return replace(soft, status=Status.INTERRUPTED)
+    if hard.held_out is None or hard.held_out > TIE * score:  # of the same samples
+        return soft
+    if not hard.success and hard.status not in OVER:  # it predicts held-out samples all the same
+        hard = replace(hard, status=Status.APPROXIMATED)
+    text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
+    by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.held_out})
+    return replace(
+        hard,
+        findings=(by_gap, *hard.findings),
+        epochs=soft.epochs + hard.epochs,
+        passes=soft.passes + hard.passes,
+        seconds=soft.seconds + hard.seconds,
+    )
 
 
 def _completed(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Result:
@@ -218,7 +260,7 @@ def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, Nu
     return EntriesOperator(y.shape, np.argwhere(known)), y[known]
 
 
-def _held(A: EntriesOperator, rank: Any, share: float, seed: Seed) -> NumPyArray:
+def _held(A: Any, rank: Any, share: float, seed: Seed) -> NumPyArray:
     """Samples to hold out, so that every slice keeps enough; none where there are too few."""
     held = np.zeros(A.m, dtype=bool)
     least: Any = (1,) * len(A.shape)

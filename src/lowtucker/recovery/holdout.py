@@ -12,7 +12,6 @@ from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.limits import BETTER, NEAR_ERRORS, NEAR_FALL
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
-from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Candidate", "Holdout", "select"]
 
@@ -62,7 +61,7 @@ class Holdout(NamedTuple):
         held[drawn[: max(1, round(share * counting.size))]] = True
         return cls.by_weights(problem, held)
 
-    def score(self, X: TuckerTensor, fit: Fit) -> Candidate:
+    def score(self, X: Any, fit: Fit) -> Candidate:
         """Score a tensor by its residual on the held-out measurements."""
         losses = fit.losses(self.held, self.held.residual(X))
         whole = float(np.sum(fit.losses(self.held, self.held.y)))
@@ -75,7 +74,7 @@ class Candidate(NamedTuple):
     ``rivals`` are ranks that predict almost as well.
     """
 
-    X: TuckerTensor
+    X: Any
     losses: Any
     score: float
     rivals: frozenset[tuple[int, ...]] = frozenset()

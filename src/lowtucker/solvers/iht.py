@@ -205,5 +205,5 @@ def settle_thresholding(given: Any, rank: tuple[int, ...] | None, problem: Probl
         raise ValueError(
             f"rank = {tuple(rank)} is not the thresholding's, {given.rank}. Leave one of them out."
         )
-    given.check(problem.shape)
-    return given
+    fitting: Thresholding = given.for_shape(problem.shape)
+    return fitting

@@ -6,6 +6,7 @@ A new format is one file, with a thresholding and the iterate that it returns, a
 
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding.protocol import Iterate, Thresholding
+from lowtucker.thresholding.shrinkage import Shrinkage, ShrunkTensor
 from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, TuckerTruncation
 
 __all__ = [
@@ -14,8 +15,10 @@ __all__ = [
     "HOSVD",
     "STHOSVD",
     "Iterate",
+    "Shrinkage",
+    "ShrunkTensor",
     "Thresholding",
     "TuckerTruncation",
 ]
 
-FORMATS: dict[str, type[Iterate]] = {"tucker": TuckerTensor}
+FORMATS: dict[str, type[Iterate]] = {"tucker": TuckerTensor, "shrunk": ShrunkTensor}

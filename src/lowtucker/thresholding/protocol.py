@@ -33,8 +33,11 @@ class Thresholding(Protocol):
         """Approximate Z, shape (*batch, n_1, ..., n_d), by an :class:`Iterate`."""
         ...
 
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Raise ValueError where tensors of that shape cannot be approximated."""
+    def for_shape(self, shape: tuple[int, ...]) -> Any:
+        """Return the thresholding of tensors of that shape: itself, or one that knows the shape.
+
+        Raises ValueError where tensors of that shape cannot be approximated.
+        """
         ...
 
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:

@@ -3,7 +3,7 @@ r"""The thresholding :math:`H_r` of equation (3.5): maps onto tensors of low Tuc
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -50,9 +50,10 @@ class TuckerTruncation:
         """Approximate Z, shape (*batch, n_1, ..., n_d)."""
         raise NotImplementedError
 
-    def check(self, shape: tuple[int, ...]) -> None:
-        """Raise ValueError where the rank is none of tensors of that shape."""
+    def for_shape(self, shape: tuple[int, ...]) -> Self:
+        """Return itself; raise ValueError where the rank is none of tensors of that shape."""
         check_rank(self.rank, shape, warn=False)
+        return self
 
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         """Count the degrees of freedom of tensors of that shape and rank."""
