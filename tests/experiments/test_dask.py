@@ -388,8 +388,13 @@ def unfit(tmp_path_factory):
 
 def only(client, name):
     """The client restricted to one worker."""
-    workers = client.scheduler_info()["workers"]
-    address = next(address for address, info in workers.items() if info["name"] == name)
+
+    def addresses():  # the client hears of its workers a moment later
+        workers = client.scheduler_info()["workers"]
+        return [address for address, info in workers.items() if info["name"] == name]
+
+    eventually(addresses)
+    (address,) = addresses()
 
     class One:
         asynchronous, scheduler, status = False, client.scheduler, client.status

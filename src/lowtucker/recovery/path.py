@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -140,10 +140,8 @@ def follow_path(problem: Problem, fit: Fit, share: float = SHARE) -> Path | None
         search.walk(replace(search.best.walk, transform=transform))
     stop = search.best
     last = list(search.final(stop))
-    rank = None
-    if not search.over:
-        rank = clear_rank(outside(result.X, samples, stop.walk) for result in last)
     result = _concluded(samples, stop, last, search, mode)
+    rank = None if search.over else clear_rank(result.X)
     return Path(result, rank, folds[0], search.at_first)
 
 
@@ -316,18 +314,16 @@ def held_like_the_holes(
     return [held for held in folds if not held.all()]
 
 
-def clear_rank(tensors: Iterable[ShrunkTensor]) -> tuple[int, ...] | None:
-    """Rank where the spectra of all modes have a clear gap, in the tensor with the clearest.
+def clear_rank(X: ShrunkTensor) -> tuple[int, ...] | None:
+    """Rank where the spectra of all modes have a clear gap; None where one has none.
 
-    None where no tensor has one: the data are not of low rank.
+    At the level that predicts held-out samples best: where the noise level is too high, the spectra
+    of any data have one.
     """
-    found: list[tuple[float, tuple[int, ...]]] = []
-    for X in tensors:
-        gaps = [_first_gap(np.asarray(values)) for values in spectra(X.full()).values]
-        least = min(ratio for ratio, _ in gaps)
-        if least >= GAP:
-            found.append((least, attainable_rank(tuple(rank for _, rank in gaps))))
-    return max(found)[1] if found else None
+    gaps = [_first_gap(np.asarray(values)) for values in spectra(X.full()).values]
+    if min(ratio for ratio, _ in gaps) < GAP:
+        return None
+    return attainable_rank(tuple(rank for _, rank in gaps))
 
 
 def _first_gap(s: NumPyArray) -> tuple[float, int]:
