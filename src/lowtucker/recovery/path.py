@@ -153,7 +153,7 @@ class Path(NamedTuple):
     result : Result
     rank : tuple of int or None
         The rank that the spectra show, where all modes have a clear gap.
-    held : mask of the samples that were held out first
+    held : mask of the first held-out samples
     score : relative residual of those
     """
 
@@ -381,7 +381,9 @@ def _concluded(
     unsampled = problem.A.diagnose((1,) * len(problem.shape))
     findings = [Finding("approximated", text, numbers), *unsampled]
     if mode is not None:
-        text = f"Whole fibres of mode {mode} are missing: whole fibres were held out."
+        text = (
+            f"Whole fibres of mode {mode} are missing; the held-out samples are whole fibres too."
+        )
         findings.append(Finding("fibres", text, {"mode": mode}))
     final = joined_walk(last or search.latest, search)
     status = search.over or Status.APPROXIMATED
