@@ -266,7 +266,6 @@ COMPLETE = [
         ValueError,
         "values is ... Mark what is not known",
     ),
-    (lambda: complete(rank=None), ValueError, "rank is needed for"),
     (lambda: complete(rank=(9, 9, 9)), ValueError, "rank[0] = 9 must be between 1 and 4, the"),
     (lambda: complete(held_out=1), ValueError, "held_out is ... Try 0.1"),
     (lambda: complete(held_out=-0.1), ValueError, "held_out must be a finite number, at"),

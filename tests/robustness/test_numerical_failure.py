@@ -338,12 +338,24 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     for k in range(4):
         batches.partial_fit(draws(k).standard_normal((15, 3)), draws(k).standard_normal(15))
     TuckerImputer(rank=(2, 2, 2)).fit(np.where(HOLES, np.nan, NOISY))
+    lt.Shrinkage(0.1)(NOISY)
     assert calls_in_the_source() - APART <= reached
 
 
 HOLES = draws(5).random((8, 7, 6)) < 0.5
 NOISY = lt.random_tucker((8, 7, 6), (2, 2, 2), seed=0).full()
 NOISY = NOISY + 1e-4 * draws(1).standard_normal(NOISY.shape)
+
+
+@pytest.mark.parametrize("name", ["svd", "eigh"])
+def test_shrinkage_uses_the_fallbacks(monkeypatch, name):
+    tall = draws(6).standard_normal((40, 3, 2))  # the first mode by an SVD
+    usual = lt.Shrinkage(0.5)(tall).full()
+    fail(monkeypatch, np.linalg, name)
+    with _linalg.fallbacks() as used:
+        again = lt.Shrinkage(0.5)(tall).full()
+    assert used
+    np.testing.assert_allclose(again, usual, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["svd", "qr", "inv", "solve", "eigh"])
