@@ -217,7 +217,7 @@ def _of_one(start: Any) -> Any:
 class Solver(ABC):
     """A way to solve a problem. Subclasses are frozen dataclasses of settings.
 
-    The methods get a :class:`Bound` solver, which has the problem, and states of one problem, or
+    The methods get a bound solver, which has the problem, and states of one problem, or
     of a batch where the problem is one.
     """
 
