@@ -30,8 +30,8 @@ class Status(Enum):
     )
     NOISE_FLOOR = "The residual is noise: of the given size, or without structure."
     APPROXIMATED = (
-        "The data are approximated, not exactly of low rank; held_out is the error on samples that "
-        "the fit did not use."
+        "The data are approximated, not exactly of low rank; held_out estimates the error on "
+        "unseen entries, by fits to some of the samples."
     )
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "

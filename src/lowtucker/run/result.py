@@ -63,7 +63,8 @@ class Result:
         Weights of the last fit, where a loss other than the squared one chose them: those near
         zero belong to outliers.
     held_out : float or None
-        Relative error on held-out samples, of the first fit of :func:`lowtucker.complete`.
+        Relative error on held-out samples, of the first fit of :func:`lowtucker.complete`; without
+        a rank, of the walk that was chosen by it. The tensor returned is fitted to all samples.
     findings : tuple of Finding
         What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The last
         one that decides a status decides this one's.
