@@ -40,6 +40,30 @@ def pytest_report_header():
     return f"BLAS: {'; '.join(dict.fromkeys(blas))}"
 
 
+class Ticks:
+    """A clock by which every step of a run takes a second, and nothing else takes any time."""
+
+    def __init__(self) -> None:
+        self.readings = 0
+
+    def perf_counter(self) -> float:
+        """Read before and after every step."""
+        self.readings += 1
+        return self.monotonic()
+
+    def monotonic(self) -> float:
+        return float(self.readings // 2)
+
+
+@pytest.fixture
+def ticks(monkeypatch):
+    """Fake clock of runs and of calls: a second a step."""
+    made = Ticks()
+    monkeypatch.setattr("lowtucker.run.loop.time", made)
+    monkeypatch.setattr("lowtucker._array.clock.time", made)
+    return made
+
+
 KINDS = ["numpy", "readonly", "strict", "torch", "jax"]
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import shutil
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,7 +13,6 @@ import pytest
 import lowtucker as lt
 from lowtucker._array.errors import FileFormatError
 from lowtucker.run import checkpoint as module
-from lowtucker.run import loop
 from runs import CALLS, assert_same, undisturbed
 
 
@@ -99,11 +96,8 @@ def test_more_epochs_resume_where_the_last_call_ended(problem, path):
     assert_same(run(500, checkpoint=path), run(500))
 
 
-def test_max_seconds_start_from_zero_in_every_call(problem, path, monkeypatch):
-    """By a fake clock: every reading takes 1 s."""
+def test_max_seconds_start_from_zero_in_every_call(problem, path, ticks):
     A, y = problem
-    clock = itertools.count()
-    monkeypatch.setattr(loop, "time", SimpleNamespace(perf_counter=lambda: float(next(clock))))
 
     def run(**more):
         return lt.recover(A, y, (1, 2, 2), solver=lt.TIHT(step=0.3), tol=1e-3, **more)

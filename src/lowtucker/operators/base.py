@@ -29,6 +29,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker._array.clock import check_time
 from lowtucker._array.errors import SlowOperatorWarning, warn_caller
 from lowtucker.operators.arguments import (
     check_rows,
@@ -308,6 +309,7 @@ class MeasurementOperator(ABC):
         ----------
         X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
         """
+        check_time()
         if isinstance(X, Iterate) and not isinstance(X, TuckerTensor):
             X = X.full()
         if isinstance(X, TuckerTensor):
@@ -324,6 +326,7 @@ class MeasurementOperator(ABC):
         ----------
         v : array, shape (*batch, m)
         """
+        check_time()
         v = self._measurements(v, "adjoint", "v")
         return self._batched(self._adjoint, v, 1)
 
@@ -346,6 +349,7 @@ class MeasurementOperator(ABC):
         self, X: Array | TuckerTensor, y: Array | None = None, weights: Array | None = None
     ) -> Array:
         """Residual y - A(X), or -A(X) without y; see :meth:`known_norm` for the weights."""
+        check_time()
         return self._residual(X, y, weights)
 
     def select(self, trials: Sequence[int]) -> MeasurementOperator:
@@ -383,6 +387,7 @@ class MeasurementOperator(ABC):
         residual : array, shape (*batch, m)
         gradient : array, shape (*batch, n_1, ..., n_d)
         """
+        check_time()
         X = X.full() if isinstance(X, Iterate) else X
         X, y = self._tensor(X, "misfit"), self._measurements(y, "misfit", "y")
         batch = common_batch(X.shape[: X.ndim - len(self.shape)], y.shape[:-1])
@@ -399,6 +404,7 @@ class MeasurementOperator(ABC):
         ----------
         T : TangentSpace
         """
+        check_time()
         if self.batch_shape:
             raise ValueError(
                 f"{type(self).__name__}.tangent takes one operator, not a batch. "

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace
+from lowtucker._array.clock import check_time
 from lowtucker.tensor.tangent import TangentSpace
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ class TangentDesign:
         gram = gradient = None
         residuals = []
         for rows, D in self.rows():
+            check_time()
             r = y[rows] - xp.matmul(D, here)
             residuals.append(r)
             weighted = D if weights is None else weights[rows][:, None] * D

@@ -139,8 +139,7 @@ def _without_rank(problem: Problem, fit: Fit, share: float) -> Result:
     soft, rank, held, score = found
     if rank is None or problem.equations < LEFT * degrees_of_freedom(problem.shape, rank):
         return soft
-    left = None if fit.max_seconds is None else max(1e-9, fit.max_seconds - soft.seconds)
-    hard = _completed(problem, rank, replace(fit, max_seconds=left), held)
+    hard = _completed(problem, rank, fit, held)
     if hard.status is Status.INTERRUPTED:
         return replace(soft, status=Status.INTERRUPTED)
     if hard.held_out is None or hard.held_out > TIE * score:  # of the same samples
@@ -200,10 +199,8 @@ def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float)
         warm = recovered(problem, first.rank, fit, start=first.X, before=first, solver=local)
         if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
             return warm
-    limit = fit.max_seconds
-    left = None if limit is None else max(1e-9, limit - warm.seconds)
     known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
-    again = joined(warm, recovered(problem, known, replace(fit, max_seconds=left)), "all samples")
+    again = joined(warm, recovered(problem, known, fit), "all samples")
     if again.success or not better_than_zero:
         return again
     cut_short = again.status in (Status.INTERRUPTED, Status.MAX_SECONDS)

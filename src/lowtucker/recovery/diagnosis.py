@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import eps, size, to_numpy
+from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
     CLEAR,
     DOUBT,
@@ -87,11 +88,23 @@ class Case:
         return isinstance(self.result.X, TuckerTensor)
 
     def checked(self, checks: Iterable[Check]) -> Case:
-        """Case with the findings of checks."""
+        """Case with the findings of checks; those that there is no time for are left out."""
         case = self
         for check in checks:
-            case = replace(case, result=case.result.found(*check(case)))
+            try:
+                with case.fit.clock.watched():
+                    findings = check(case)
+            except TimeUp:
+                findings = case.out_of_time(LONG_CHECKS.get(check, check.__name__))
+            case = replace(case, result=case.result.found(*findings))
         return case
+
+    def out_of_time(self, what: str) -> list[Finding]:
+        """Note what is not checked; a fit that did not converge has then no other verdict."""
+        self.fit.clock.skip(what)
+        text = "The time limit was reached before the verdict."
+        stalled = self.result.status is Status.STALLED
+        return [Finding("verdict", text, {}, Status.MAX_SECONDS)] if stalled else []
 
 
 Check = Callable[[Case], list[Finding]]
@@ -108,7 +121,12 @@ def concluded(case: Case) -> Result:
     """Result with all findings: whether X is determined, and what to try."""
     case = case.checked(CHECKS_OF_THE_MEASUREMENTS)
     if case.result.success:
-        case = _design_examined(case).checked(CHECKS_OF_A_SUCCESS)
+        try:
+            with case.fit.clock.watched():
+                case = _design_examined(case)
+        except TimeUp:
+            case.out_of_time("the check whether the measurements determine X")
+        case = case.checked(CHECKS_OF_A_SUCCESS)
     return explained(case.result)
 
 
@@ -338,6 +356,11 @@ def explained(result: Result) -> Result:
 
 
 CHECKS_OF_THE_FIT: tuple[Check, ...] = (near_the_noise_floor, without_structure, larger_rank)
+# Those that read rows, by what they look for
+LONG_CHECKS: dict[Check, str] = {
+    without_structure: "the check whether the residual is noise",
+    larger_rank: "the comparison with larger ranks",
+}
 CHECKS_OF_THE_MEASUREMENTS: tuple[Check, ...] = (near_the_tolerance, of_the_operator)
 CHECKS_OF_A_SUCCESS: tuple[Check, ...] = (
     near_rank_deficiency,

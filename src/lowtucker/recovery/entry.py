@@ -95,7 +95,11 @@ def recover(
     max_epochs : int
         An epoch reads about as many rows as there are. Every rank that "auto" tries has so many.
     max_seconds : float, optional
-        Limit on the time of the iterations; checked when an epoch ends.
+        Limit on the wall time of the whole call: search, fits, restarts and diagnosis. It is kept
+        to within 10 % or a pass, and the best result so far is returned; a finding of the kind
+        "time limit" says what was not finished. By default 60 seconds where ``solver`` is "auto"
+        and the data are small (a tensor of fewer than 10^6 entries, fewer than 10^6 measurements,
+        and fewer than 10^9 numbers in a matrix), otherwise none. ``math.inf`` for no limit.
     noise_std : float, optional
         Standard deviation of the noise in y, in the units of y: the run ends at the noise floor,
         the residual that a fit leaves of it, about :math:`\sigma \sqrt{m - dof}`.
@@ -192,7 +196,11 @@ def recovered(
     case = examined(problem, result, fit, settled)
     for _ in range(RETRIES):
         larger = larger_rank_of(case)
-        if larger is None or any(r > n for r, n in zip(larger.numbers["rank"], limit, strict=True)):
+        if (
+            fit.time_is_up
+            or larger is None
+            or any(r > n for r, n in zip(larger.numbers["rank"], limit, strict=True))
+        ):
             break
         better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
         earlier = tuple(replace(f, status=None) for f in case.result.findings)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
@@ -9,6 +10,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from lowtucker._array import Array, as_number, to_numpy
+from lowtucker._array.clock import Clock
 from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
@@ -17,7 +19,7 @@ from lowtucker.run.history import History
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import RESUMABLE, Scope
-from lowtucker.run.stopping import MaxEpochs, MaxSeconds, ResidualBelow, Stalled, StoppingRule
+from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic, check_memory, phases_of
 from lowtucker.status import Status
@@ -41,6 +43,10 @@ class Fit:
         As in :func:`lowtucker.recover`.
     keeper : Keeper
         What keeps the fits of this call.
+    clock : Clock
+        Wall time of the call, and its limit: all fits of the call share it.
+    stage : str
+        What the fits are for, as callbacks are told: "held out", "all samples".
     """
 
     solver: Any
@@ -53,6 +59,8 @@ class Fit:
     callbacks: Sequence[Callback]
     loss: Loss
     keeper: Keeper = field(default_factory=Keeper)
+    clock: Clock = field(default_factory=Clock)
+    stage: str = ""
 
     def __post_init__(self) -> None:
         """Check the settings that are not checked where they are used."""
@@ -61,13 +69,14 @@ class Fit:
             raise (ValueError if is_word else TypeError)(
                 f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r:.80}."
             )
-        if self.max_seconds is not None:
+        if self.max_seconds is not None and self.max_seconds != math.inf:
             as_number(self.max_seconds, "max_seconds", positive=True)
 
     def within(self, scope: Scope) -> Fit:
         """Return the same fit for the problem inside of a scope."""
         if self.noise_std is not None:
             as_number(self.noise_std, "noise_std", 0.0)
+        scope.limit_time(self.max_seconds, self.solver)
         return replace(
             self,
             solver=scope.solver(self.solver),
@@ -75,7 +84,17 @@ class Fit:
             X_true=scope.into(self.X_true, "X_true"),
             callbacks=scope.callbacks(self.callbacks),
             keeper=scope.keeper,
+            clock=scope.clock,
         )
+
+    def seconds_left(self) -> float | None:
+        """Wall time that is left to the call; None where it has no limit."""
+        return self.clock.left()
+
+    @property
+    def time_is_up(self) -> bool:
+        """Whether the time limit of the call is reached: nothing more is to be begun."""
+        return self.clock.is_up
 
     @property
     def identity(self) -> dict[str, Any]:
@@ -111,6 +130,7 @@ class Fit:
     ) -> Result:
         """Fits with weights that are renewed until they settle; see :mod:`robust`."""
         first = 0 if before is None else before.epochs
+        result: Result | None = None
         if start is None:
             clipped = robust.clipped(problem)
             quick = automatic(clipped, rank, quick=True) if solver == "auto" else solver
@@ -120,6 +140,9 @@ class Fit:
             start, before = result.X, result
         again = RGN() if solver == "auto" else solver
         for k in range(1, robust.ROUNDS + 1):
+            if result is not None and self.time_is_up:
+                self.clock.skip(f"the rounds of Huber's weights after {k - 1}")
+                return replace(result, status=Status.MAX_SECONDS)
             X = getattr(start, "X", start)  # a state knows the residuals of other weights
             weights = robust.weights_at(problem, X, self.tol)
             fresh = Problem(problem.A, problem.y, weights)
@@ -131,6 +154,7 @@ class Fit:
             if over or robust.settled(result, X, self.tol):
                 break
             start, before = result.X, result
+        assert result is not None  # there is one round at least
         return result
 
     def _squares(
@@ -145,18 +169,23 @@ class Fit:
     ) -> Result:
         """One run by least squares."""
         phases = phases_of(solver, problem, rank)
+        stage = ", ".join(filter(None, (self.stage, label)))
         check_memory(problem, phases, rank)
         result = execute(
             problem,
             phases,
             rank,
-            stop=self._stop(problem, rank, 0.0 if before is None else before.seconds, epochs),
+            stop=self._stop(problem, rank, epochs),
             start=tensor_or_state(start, problem),
             X_true=self.X_true,
             seed=self.seed,
             callbacks=self.callbacks,
             keeper=self.keeper,
+            clock=self.clock,
+            stage=stage,
         )
+        if self.clock.limit is not None and Status.MAX_SECONDS in np.atleast_1d(result.status):
+            self.clock.skip(f"the fit of {stage or f'rank {rank}'}")
         return joined(before, result, label)
 
     def losses(self, problem: Problem, residual: Array) -> np.ndarray[Any, Any]:
@@ -172,17 +201,14 @@ class Fit:
         counting: np.ndarray[Any, Any] = (weights * squares)[weights > 0]
         return counting
 
-    def _stop(self, problem: Problem, rank: Any, seconds: float, epochs: int) -> StoppingRule:
-        """Rule for the remaining time and epochs."""
+    def _stop(self, problem: Problem, rank: Any, epochs: int) -> StoppingRule:
+        """Rule for the remaining epochs; the clock is that of the whole call."""
         rule: StoppingRule = ResidualBelow(self.tol)
         if self.noise_std is not None:
             floor = noise_floor(problem, self.noise_std, rank)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
-        rule = rule | Stalled() | MaxEpochs(self.max_epochs - epochs if epochs else self.max_epochs)
-        if self.max_seconds is None:
-            return rule
-        left = self.max_seconds + self.keeper.seconds - seconds
-        return rule | MaxSeconds(max(1e-9, left) if seconds else left)
+        left = self.max_epochs - epochs if epochs else self.max_epochs
+        return rule | Stalled() | MaxEpochs(left)
 
 
 def tensor_or_state(start: Any, problem: Problem) -> Any:

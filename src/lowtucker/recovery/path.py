@@ -248,11 +248,7 @@ class Search:
 
     def _limited(self, inner: int) -> Fit:
         """Fit of one noise level, within the remaining time."""
-        limit = self.fit.max_seconds
-        left = None if limit is None else max(1e-9, limit - self.seconds)
-        return replace(
-            self.fit, max_epochs=inner, max_seconds=left, tol=0.0, noise_std=None, X_true=None
-        )
+        return replace(self.fit, max_epochs=inner, tol=0.0, noise_std=None, X_true=None)
 
 
 def _levels(count: int) -> NumPyArray:

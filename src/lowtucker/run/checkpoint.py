@@ -67,12 +67,11 @@ class Journal(Keeper):
         self.path, self.whose, self.example = _checked(path), whose, example
         self.given = os.fspath(path)  # as the user knows it
         self.trouble = ""  # why the file could not be written, where that is so
-        self.closed = False  # whether a fit was interrupted: what comes after is not kept
+        self.closed = False  # whether a fit was interrupted, or time is up: no more is kept
         self.previous = self.path.with_name(self.path.name + ".previous")
         # of each finished fit: its limit, its result, and its last epoch where a limit ended it
         self.fits: list[tuple[int | None, Result, Any]] = []
         self.current: Any = None  # the last epoch of the fit at work
-        self.seconds = 0.0  # of the iterations of earlier calls
         self.position = 0
         self._written = self._cost = 0.0
         self._changed = True  # since it was written
@@ -95,6 +94,10 @@ class Journal(Keeper):
             self.current = last
         return None, self.current
 
+    def close(self) -> None:
+        """Keep nothing of what follows."""
+        self.closed = True
+
     def epoch(self, kept: Any) -> None:
         """Note the end of an epoch; write it if it is time."""
         if not self.closed:
@@ -106,7 +109,8 @@ class Journal(Keeper):
         if self.closed:
             return
         statuses, self._changed = _statuses(result), True
-        if Status.INTERRUPTED in statuses:
+        not_begun = kept is None and Status.MAX_SECONDS in statuses
+        if Status.INTERRUPTED in statuses or not_begun:
             self.current, self.closed = kept, True
             self.write()
             return
@@ -193,9 +197,6 @@ class Journal(Keeper):
             fits = CODEC.decode(content["fits"], arrays, self.example)
             self.fits = [(limit, result, last) for limit, result, last in fits]
             self.current = CODEC.decode(content["current"], arrays, self.example)
-            self.seconds = sum(result.seconds for _, result, _ in self.fits)
-            if self.current is not None:
-                self.seconds += self.current.seconds
         except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
             raise FileFormatError(
                 f"checkpoint {self.path} was not written by lowtucker. Delete it to start over."

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Sequence
 from typing import Any
 
+from lowtucker._array.clock import Clock
 from lowtucker._array.random import Seed
 from lowtucker.problem import Problem
 from lowtucker.run.interrupt import interruptible
@@ -25,19 +25,19 @@ class Keeper:
     ----------
     keeps : bool
         Whether it wants snapshots.
-    seconds : float
-        Time of the iterations of earlier calls, which it has read.
     partial : Result or None
         What a run had found when its rows could not be read.
     """
 
     keeps = False
-    seconds = 0.0
     partial: Any = None
 
     def next_fit(self, max_epochs: int | None) -> tuple[Any, Any]:
         """Result of the next fit if it is finished, or else what to resume from, if anything."""
         return None, None
+
+    def close(self) -> None:
+        """Keep nothing of what follows."""
 
     def epoch(self, kept: Any) -> None:
         """Note the end of an epoch."""
@@ -57,17 +57,23 @@ def execute(
     seed: Seed,
     callbacks: Sequence[Callback],
     keeper: Keeper,
+    clock: Clock | None = None,
+    stage: str = "",
 ) -> Result:
     """Run solvers on a problem of moderate scale; what is kept already is not computed again."""
     limit = epochs_allowed(stop)
-    run = Run(problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps)
+    if clock is not None and clock.is_up:
+        keeper.close()  # with more time another fit might come here
+    run = Run(
+        problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps, clock=clock, stage=stage
+    )
     finished, kept = keeper.next_fit(limit)
     if finished is not None:
         result: Result = finished
         return result
     interrupt = None
     try:
-        with interruptible() as interrupt, _entered(callbacks):
+        with interruptible() as interrupt:
             if kept is None:
                 run.begin(start)
             else:
@@ -85,13 +91,3 @@ def execute(
     result = run.result()
     keeper.finish(limit, result, run.kept)
     return result
-
-
-@contextmanager
-def _entered(callbacks: Sequence[Callback]) -> Iterator[None]:
-    """Enter those of the callbacks that are context managers."""
-    with ExitStack() as stack:
-        for callback in callbacks:
-            if isinstance(callback, AbstractContextManager):
-                stack.enter_context(callback)
-        yield

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import like, namespace, to_numpy
+from lowtucker._array.clock import Clock, TimeUp, check_time
 from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
 from lowtucker._array.linalg import fallbacks
 from lowtucker._array.random import Seed, as_seed
@@ -55,6 +56,11 @@ class Run:
     seed : int or (int, int)
     keeps : bool
         Whether snapshots are made, for a checkpoint.
+    clock : Clock, optional
+        Wall time of the call. Its limit ends the run after a step, or in the middle of one: the
+        passes of a step look at it.
+    stage : str
+        What of the call this run is, for callbacks.
     """
 
     def __init__(
@@ -67,6 +73,8 @@ class Run:
         seed: Seed,
         *,
         keeps: bool = False,
+        clock: Clock | None = None,
+        stage: str = "",
     ) -> None:
         self.problem, self.phases, self.rank, self.seed = problem, phases, rank, seed
         self.stop, self.tol = stop, tolerance(stop)
@@ -76,9 +84,11 @@ class Run:
         self.ledger = Ledger.of(self.count)
         self.kept: Ledger | None = None  # the last row, not yet judged: what a later run resumes
         self.keeps = keeps
+        self.clock, self.stage = clock or Clock(), stage
         self.state: Any = None
         self.bound: Bound
         self.failed = False  # whether no algorithm could continue
+        self.cut_short = False  # whether the time was up in the middle of a step
         self.used: list[str] = []  # fallback algorithms since the last row
 
     # What a call does with it
@@ -89,7 +99,8 @@ class Run:
             self.ledger.phase = min(start.phase, len(self.phases) - 1)
             self.ledger.passes = -start.passes  # those of an earlier call are not this one's
         self._bind(warn=True)
-        self._timed(lambda: self.bound.init(start, self.seed))
+        self._start_phase(start)
+        self.cut_short = self.clock.is_up  # a start that no step can follow is not to be resumed
         self._close()
 
     def resume(self, kept: Ledger) -> None:
@@ -122,13 +133,13 @@ class Run:
                 raise
             self.interrupt()
 
-    def interrupt(self) -> None:
+    def interrupt(self, status: Status = Status.INTERRUPTED) -> None:
         """End what still runs or waits, with the last row of the history."""
         self.state = self.ledger.recorded
-        self._give_back_waiting(Status.INTERRUPTED)
+        self._give_back_waiting(status)
         self.phases = self.phases[: self.ledger.phase + 1]
         if self.ledger.active.size:
-            self._end(np.full(self.ledger.active.size, Status.INTERRUPTED, dtype=object))
+            self._end(np.full(self.ledger.active.size, status, dtype=object))
 
     def result(self) -> Result:
         """Outcome of the run; its verdict does not use the truth."""
@@ -155,8 +166,7 @@ class Run:
             degrees_of_freedom=dof,
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
-            findings=_restarted(restarts) if restarts and Status.MAX_EPOCHS in ledger.statuses
-            else (),
+            findings=_restarted(restarts, ledger.statuses),
         )  # fmt: skip
 
     # One epoch
@@ -164,25 +174,32 @@ class Run:
     def _epoch(self, interrupt: Interrupt) -> None:
         """Steps of one epoch, a row of the history, and the verdict on every problem.
 
-        An interrupt ends it after the step at work, with the row of the last epoch.
+        An interrupt ends it after the step at work, with the row of the last epoch; the time limit
+        too, with a row of the steps that were finished.
         """
         for _ in range(self.bound.steps_per_epoch):
             if not self.failed:  # where even the start has failed there is nothing to advance from
-                self._timed(lambda: self.bound.advance(self.state))
-            if self.failed:
+                self._timed(self._step)
+            if self.failed or self.cut_short:
                 break
             if interrupt.asked:
                 self.interrupt()
                 return
             if self.bound.epoch_done(self.state, self.tol):
                 break
+        if self.cut_short and self.state is self.ledger.recorded:
+            self.interrupt(Status.MAX_SECONDS)
+            return
         self.ledger.epochs[self.ledger.active] += 1
         self._close()
 
     def _close(self) -> None:
-        """Record the row, keep a snapshot, and judge the row."""
+        """Record the row, keep a snapshot, and judge the row.
+
+        There is none of an epoch that was cut short: a later call repeats all of it.
+        """
         self._record()
-        if self.keeps:
+        if self.keeps and not self.cut_short:
             self.kept = self.ledger.snapshot()
         self._end(self._verdicts())
 
@@ -197,17 +214,34 @@ class Run:
             self._out(row["residual"]),
             self._out(self.state),
             epochs_allowed(self.stop),
+            self.stage,
+            self.clock.seconds,
+            self.clock.limit,
         )
         requests = [callback(progress) for callback in callbacks]
         if True in requests:
             self.interrupt()
 
-    def _timed(self, action: Callable[[], State]) -> None:
+    def _start_phase(self, start: Any) -> None:
+        """First state of a phase; where no time is left as well, for there must be one."""
+        self._timed(lambda: self.bound.init(start, self.seed))
+        if self.cut_short:
+            self._timed(lambda: self.bound.init(start, self.seed), clock=Clock())
+
+    def _step(self) -> State:
+        check_time()
+        return self.bound.advance(self.state)
+
+    def _timed(self, action: Callable[[], State], clock: Clock | None = None) -> None:
+        """Do something that gives a state, by the clock; the state stays where time runs out."""
         begin = time.perf_counter()
-        self.failed = False
+        self.failed = self.cut_short = False
         with np.errstate(all="ignore"), fallbacks() as used:  # blow-up is a status, not a warning
             try:
-                self.state = action()
+                with (clock or self.clock).watched():
+                    self.state = action()
+            except TimeUp:
+                self.cut_short = True
             except (NotFinite, np.linalg.LinAlgError, ArithmeticError):
                 self.state, self.failed = self._stopped(), True
         self.used += used
@@ -308,6 +342,8 @@ class Run:
                 continue
             where = np.broadcast_to(mask, (self.count,)) & (verdict == None)  # noqa: E711
             verdict[where] = status
+        if self.clock.is_up:
+            verdict[verdict == None] = Status.MAX_SECONDS  # noqa: E711
         residual = ledger.history["residual"]
         grown = ~(residual[-1] <= BLOW_UP * np.maximum(1.0, residual[0]))
         verdict[grown] = Status.DIVERGED
@@ -394,7 +430,7 @@ class Run:
         self._bind(warn=False)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
-        self._timed(lambda: self.bound.init(start, self.seed))
+        self._start_phase(start)
         numbers = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
         self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=numbers)
 
@@ -431,13 +467,16 @@ class Run:
         return History.of({name: self._column(history[name]) for name in names})
 
 
-def _restarted(restarts: int) -> tuple[Finding, ...]:
-    """What a run that ran out of epochs says of its restarts."""
+def _restarted(restarts: int, statuses: Any) -> tuple[Finding, ...]:
+    """What a run that ran out of epochs or time says of its restarts."""
+    ran_out = [s for s in (Status.MAX_EPOCHS, Status.MAX_SECONDS) if s in statuses]
+    if not restarts or not ran_out:
+        return ()
     text = (
         "The last epochs tried other starts, none of them better: the rank may not fit, there may "
         'be noise (noise_std=) or outliers (loss="huber"), or too few measurements.'
     )
-    return (Finding("hint", text, {"status": "MAX_EPOCHS", "restarts": restarts}),)
+    return (Finding("hint", text, {"status": ran_out[0].name, "restarts": restarts}),)
 
 
 def _truth(X_true: Any, is_batch: bool) -> Any:

@@ -24,6 +24,12 @@ class Progress:
     state : State
     max_epochs : int or None
         The limit, where there is one.
+    stage : str
+        What of the call is at work: "rank 3,3,3", "all rows", "huber 2"; "" where it has one run.
+    seconds : float
+        Wall time of the call so far.
+    max_seconds : float or None
+        The limit of that time, where there is one.
     """
 
     epoch: int
@@ -31,14 +37,23 @@ class Progress:
     residual: Any
     state: Any
     max_epochs: int | None = None
+    stage: str = ""
+    seconds: float = 0.0
+    max_seconds: float | None = None
 
     def __repr__(self) -> str:
         return f"Progress: {self.line}, {self.passes:.1f} passes"
 
     @property
     def line(self) -> str:
-        """Say in a few words where the run is; the median of a stack."""
-        return f"epoch {self.epoch}  residual {float(np.median(self.residual)):.1e}"
+        """Say in a few words where the call is; the median residual of a batch."""
+        stage = f"{self.stage}  " if self.stage else ""
+        return f"{stage}epoch {self.epoch}  residual {float(np.median(self.residual)):.1e}"
+
+    @property
+    def limit(self) -> str:
+        """The limit of the wall time, as a few words."""
+        return "" if self.max_seconds is None else f"of {self.max_seconds:.3g} s"
 
 
 Callback: TypeAlias = Callable[[Progress], bool | None]
@@ -94,14 +109,19 @@ class _Terminal:
             BarColumn(),
             TextColumn("{task.fields[line]}"),
             TimeElapsedColumn(),
+            TextColumn("{task.fields[limit]}"),
             console=console or Console(stderr=True),
         )
         self.bar.start()
-        self.task = self.bar.add_task(label, total=None, line="")
+        self.task = self.bar.add_task(label, total=None, line="", limit="")
 
     def show(self, progress: Progress) -> None:
         self.bar.update(
-            self.task, completed=progress.epoch, total=progress.max_epochs, line=progress.line
+            self.task,
+            completed=progress.epoch,
+            total=progress.max_epochs,
+            line=progress.line,
+            limit=progress.limit,
         )
 
     def close(self) -> None:
@@ -123,7 +143,8 @@ class _Notebook:
         limit = progress.max_epochs
         attributes = "" if limit is None else f' value="{progress.epoch}" max="{limit}"'
         bar = f"<progress{attributes}></progress>"
-        self.handle.update(self.html(f"{self.label} {bar} {progress.line}"))
+        time = f"{progress.seconds:.0f} s {progress.limit}".strip()
+        self.handle.update(self.html(f"{self.label} {bar} {progress.line}  {time}"))
 
     def close(self) -> None:
         """Leave the last line where it is."""

@@ -1,7 +1,8 @@
-"""What surrounds the runs of one call: units, interrupts, the checkpoint. Entered once."""
+"""What surrounds the runs of one call: units, limits, interrupts, the checkpoint. Entered once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import replace
@@ -9,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import without_gradients
+from lowtucker._array import size, without_gradients
+from lowtucker._array.clock import Clock
 from lowtucker.problem import Problem
 from lowtucker.run.checkpoint import Journal, fingerprint
 from lowtucker.run.execute import Keeper
@@ -21,6 +23,10 @@ from lowtucker.status import Finding, Status
 
 __all__ = ["Scope"]
 
+# Wall time of a call whose limit and solver are left to us, and whose data are small: a tensor and
+# measurements of fewer than SMALL numbers, and fewer than MATRIX numbers in a matrix of rows
+DEFAULT_SECONDS = 60.0
+SMALL, MATRIX = 10**6, 10**9
 # Endings from which another call can resume
 RESUMABLE = {Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS}
 
@@ -48,6 +54,8 @@ class Scope:
         What keeps the fits.
     interrupt : Interrupt
         Whether Ctrl-C was pressed.
+    clock : Clock
+        Wall time of the call, and its limit.
     """
 
     def __init__(
@@ -59,6 +67,7 @@ class Scope:
         start: Any = None,
         X_true: Any = None,
     ) -> None:
+        self.clock, self._by_default = Clock(), False
         self._given = problem
         self.keeper = Keeper()
         self.interrupt = Interrupt()
@@ -94,9 +103,18 @@ class Scope:
         """Standard deviation of noise, in the units of y."""
         return self.units.noise_std(given)
 
+    def limit_time(self, max_seconds: float | None, solver: Any) -> None:
+        """Limit the wall time of the call; None is the default, infinity is no limit."""
+        self._by_default = max_seconds is None and solver == "auto" and is_small(self._given)
+        limit = DEFAULT_SECONDS if self._by_default else max_seconds
+        self.clock.limit = None if limit == math.inf else limit
+
     def callbacks(self, callbacks: Any) -> Sequence[Callback]:
-        """Callbacks that see states as they are outside."""
+        """Callbacks that see states as they are outside; context managers are entered."""
         check_callbacks(callbacks)
+        for callback in callbacks:
+            if isinstance(callback, AbstractContextManager):
+                self._stack.enter_context(callback)
         if self.units.plain:
             return list(callbacks)
         return [_Translated(callback, self.units) for callback in callbacks]
@@ -106,8 +124,9 @@ class Scope:
         return out_of_units(value, self.units)
 
     def export(self, result: Result) -> Result:
-        """Result of the call as it is outside, and kept; with a finding on how to resume it."""
+        """Result of the call as it is outside, and kept; with findings on limits and resuming."""
         result = self.outside(result)
+        result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
             return result
         self.keeper.write()
@@ -118,6 +137,28 @@ class Scope:
             return result
         text = f'The same call with checkpoint="{self.keeper.given}" resumes from here.'
         return result.found(Finding("resumable", text))
+
+    def _time_limit(self, result: Result) -> list[Finding]:
+        """Finding that says what a time limit left out, and how to allow more."""
+        clock, reached = self.clock, Status.MAX_SECONDS in np.atleast_1d(result.status)
+        if clock.limit is None or not (reached or clock.skipped):
+            return []
+        by_default, left_out = self._by_default, tuple(clock.skipped)
+        which = ", the default for data of this size," if by_default else ""
+        text = f"The time limit of {clock.limit:g} s{which} was reached."
+        text += f" Not finished: {'; '.join(left_out)}." if left_out else ""
+        text += " To allow more: max_seconds=600, or math.inf for no limit." if by_default else ""
+        numbers = {"limit": clock.limit, "default": by_default, "skipped": left_out}
+        return [Finding("time limit", text, numbers)]
+
+
+def is_small(problem: Problem) -> bool:
+    """Whether the default time limit holds for a problem."""
+    entries, m, batch = size(problem.shape), problem.m, size(problem.batch_shape)
+    traits = problem.A.traits
+    of_rows = traits.row_separable and traits.forms_full_tensor  # which are of the tensor's size
+    matrix = batch * m * entries if of_rows else 0
+    return batch * max(entries, m) < SMALL and matrix < MATRIX
 
 
 def check_callbacks(callbacks: Any) -> None:
@@ -133,18 +174,10 @@ def check_callbacks(callbacks: Any) -> None:
 
 
 class _Translated:
-    """Callback in other units; a context manager where the callback is one."""
+    """Callback in other units."""
 
     def __init__(self, callback: Callback, units: Units) -> None:
-        self.callback, self.units, self.stack = callback, units, ExitStack()
-
-    def __enter__(self) -> _Translated:
-        if isinstance(self.callback, AbstractContextManager):
-            self.stack.enter_context(self.callback)
-        return self
-
-    def __exit__(self, *error: Any) -> None:
-        self.stack.__exit__(*error)
+        self.callback, self.units = callback, units
 
     def __call__(self, progress: Progress) -> bool | None:
         return self.callback(replace(progress, state=out_of_units(progress.state, self.units)))

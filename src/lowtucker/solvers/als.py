@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import all_finite, eps
+from lowtucker._array.clock import check_time
 from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
@@ -87,6 +88,7 @@ class ALS(Manifold):
         core, factors = state.X.core, list(state.X.factors)
         damping = DAMPING * min(1.0, float(state.memory.level)) ** 2
         for k in range(len(factors)):
+            check_time()
             rows = _rows_of_factor(samples, core, factors, k, damping)
             if not all_finite(rows):
                 return blown_up(state)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import Array, conj, eps, is_complex, like, namespace, real, to_numpy
+from lowtucker._array.clock import TimeUp, check_time, unwatched
 from lowtucker._array.linalg import eigvalsh, solve
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import NormalEquations, TangentDesign
@@ -124,6 +125,7 @@ class ProductModel(NamedTuple):
         unit = exponent(math.sqrt(self.scale))
 
         def times(c: Any) -> Any:
+            check_time()
             seen = self.design.matvec(shifted(_from_reals(c, core), -unit))
             return _as_reals(seen if root is None else root * seen)
 
@@ -194,13 +196,21 @@ class Manifold(Solver):
             state = adopt(start, problem, rank, type(self._first_memory(start.X, 0.0)))
             if state.memory is None:
                 state = replace(state, memory=self._first_memory(state.X, 1.0))
-            return replace(self._look(bound, state), passes=start.passes)
+            return replace(self._looked(bound, state), passes=start.passes)
         X = as_start(start, problem, settle_thresholding(None, rank, problem))
         passes = level = 0.0
         if float(X.norm()) == 0:  # there is no tangent space at zero
-            X, level, passes = self._own_start(bound, as_seed(seed), 0)
+            with unwatched():  # even a call that has no time left returns a start
+                X, level, passes = self._own_start(bound, as_seed(seed), 0)
         memory = self._first_memory(X, level)
-        return self._look(bound, first_state(X, memory, as_seed(seed), passes))
+        return self._looked(bound, first_state(X, memory, as_seed(seed), passes))
+
+    def _looked(self, bound: Bound, state: State) -> State:
+        """State from which a step may follow; as it is where there is no time for one."""
+        try:
+            return self._look(bound, state)
+        except TimeUp:
+            return state
 
     def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
         """Memory at a start with that relative residual on a few rows (0 if not known)."""
