@@ -88,7 +88,6 @@ class ALS(Manifold):
         core, factors = state.X.core, list(state.X.factors)
         damping = DAMPING * min(1.0, float(state.memory.level)) ** 2
         for k in range(len(factors)):
-            check_time()
             rows = _rows_of_factor(samples, core, factors, k, damping)
             if not all_finite(rows):
                 return blown_up(state)
@@ -118,6 +117,7 @@ def _rows_of_factor(
     gram = np.zeros((n, r, r), dtype=core.dtype)
     right = np.zeros((n, r), dtype=core.dtype)
     for part in row_chunks(problem.m, core.size):
+        check_time()
         some = order[part]
         index = A.indices[some]
         others = [U[index[:, j]] for j, U in enumerate(factors) if j != k]
@@ -148,6 +148,7 @@ def _step_of_core(
 
     def chunks() -> Any:
         for part in row_chunks(problem.m, core.size):
+            check_time()
             F = face_splitting([U[A.indices[part, j]] for j, U in enumerate(factors)])
             yield part, F, F if problem.weights is None else problem.weights[part, None] * F
 
