@@ -53,7 +53,7 @@ RETRIES = 3
 def recover(
     A: Any,
     y: Any,
-    rank: tuple[int, ...] | RankSearch | Literal["auto"],
+    rank: tuple[int, ...] | RankSearch | Literal["auto"] | None = None,
     *,
     shape: tuple[int, ...] | None = None,
     order: Order = "C",
@@ -81,7 +81,7 @@ def recover(
         The measurements.
     rank : tuple of int, "auto" or RankSearch
         Tucker rank (r_1, ..., r_d); "auto" searches for it, ``RankSearch(max=(10, 10, 5))`` up to
-        a largest one.
+        a largest one. None, the default, searches too where ``solver`` is "auto".
     shape : tuple of int, optional
         Shape of the tensor; needed unless ``A`` has it.
     order : "C" or "F"
@@ -157,8 +157,9 @@ def recover(
     >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
     True
     """
-    _, search = rank_given_or_searched(rank)
     solver = solver.lower() if isinstance(solver, str) else solver
+    rank = RankSearch() if rank is None and solver == "auto" else rank
+    _, search = rank_given_or_searched(rank)
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
