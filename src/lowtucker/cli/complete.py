@@ -12,6 +12,7 @@ from lowtucker.cli.outcome import (
     as_rank,
     check_fits,
     check_output,
+    check_rank_known,
     finish,
     may_replace,
     rank_options,
@@ -61,9 +62,12 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank auto -o X.npz \\
           --predict cells.csv predicted.csv
-      lowtucker complete holes.npy --rank 3,3,3 -o filled.npy
+      lowtucker complete holes.npy -o filled.npy
+      lowtucker complete holes.npy --rank 3,3,3 -o filled.npy --max-seconds 300
 
-    The error on held-out samples is printed with the result. Exit codes as for recover.
+    Without --rank, data need only be nearly of low rank: held-out samples decide how they are
+    approximated. The error on held-out samples is printed with the result. Exit codes as for
+    recover.
     """
     import lowtucker as lt
 
@@ -71,6 +75,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
     read = (samples, checkpoint, *(predict[:1] if predict else ()))
     overwrite = may_replace(output, overwrite, checkpoint)
     check_output(output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read)
+    check_rank_known(rank, max_rank, solver)
     if samples.suffix.lower() in lt.io.TABLES:
         if name is not None:
             raise ValueError("--name belongs to .npz and .mat files: a table holds one array.")

@@ -28,8 +28,10 @@ __all__ = [
     "as_rank",
     "check_fits",
     "check_output",
+    "check_rank_known",
     "finish",
     "kept",
+    "max_seconds_option",
     "may_replace",
     "rank_options",
     "run_options",
@@ -37,6 +39,11 @@ __all__ = [
 
 OUTPUTS = (".npz", ".npy", ".mat")
 Command = Callable[..., Any]
+max_seconds_option = click.option(
+    "--max-seconds",
+    type=float,
+    help="Limit on the wall time. By default 60 for small data and --solver auto; inf for none.",
+)
 
 
 def rank_options(command: Command) -> Command:
@@ -45,8 +52,9 @@ def rank_options(command: Command) -> Command:
         click.option("-o", "--output", type=FILE, required=True,
                      help="The result as .npz, or the full tensor X as .npy or .mat."),
         click.option("--max-rank", type=IntTuple(), help="Largest rank tried by --rank auto."),
-        click.option("--rank", type=Rank(), required=True,
-                     help='Tucker rank, one entry per mode; or "auto".'),
+        click.option("--rank", type=Rank(),
+                     help='Tucker rank, one entry per mode; "auto" searches for one. By default '
+                     "none is needed: held-out data decide."),
     ):  # fmt: skip
         command = option(command)
     return command
@@ -64,7 +72,7 @@ def run_options(command: Command) -> Command:
         click.option("--loss", type=click.Choice(["squared", "huber"]), default="squared",
                      show_default=True, help="huber is robust to outliers in y."),
         click.option("--noise-std", type=float, help="Standard deviation of the noise in y."),
-        click.option("--max-seconds", type=float, help="Time limit for the iterations."),
+        max_seconds_option,
         click.option("--max-epochs", type=int, default=500, show_default=True),
         click.option("--tol", type=float, default=1e-6, show_default=True,
                      help="Relative residual to reach."),
@@ -74,14 +82,23 @@ def run_options(command: Command) -> Command:
 
 
 def as_rank(rank: Any, largest: tuple[int, ...] | None) -> Any:
-    """Return the rank, or a rank search for "auto"."""
+    """Return the rank, a rank search for "auto", or None where there is none."""
     import lowtucker as lt
 
-    if rank == "auto":
+    if rank == "auto" or (rank is None and largest is not None):
         return lt.RankSearch(largest)
     if largest is not None:
         raise ValueError("--max-rank belongs to --rank auto. Omit one of them.")
     return rank
+
+
+def check_rank_known(rank: Any, largest: tuple[int, ...] | None, solver: Any) -> None:
+    """Raise ValueError if there is no rank and the solver needs one."""
+    if rank is None and largest is None and solver != "auto":
+        raise ValueError(
+            "--rank is needed with these solver settings. Give it, or omit --solver, --step and "
+            "--block-size."
+        )
 
 
 def check_output(

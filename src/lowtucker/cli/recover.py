@@ -12,6 +12,7 @@ from lowtucker.cli.outcome import (
     as_rank,
     check_fits,
     check_output,
+    check_rank_known,
     finish,
     kept,
     may_replace,
@@ -52,10 +53,11 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
 
     \b
     Examples:
+      lowtucker recover A.npy y.npy --shape 30,30,10 -o X.npz
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
       lowtucker recover data.mat data.mat --name-a A --name-y y --order F \\
           --shape 30,30,10 --rank 8,8,2 -o X.npz --plot run.png
-      lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o more.npz --start X.npz
+      lowtucker recover A.npy y.npy --shape 30,30,10 -o more.npz --start X.npz
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank auto --max-rank 10,10,4 -o X.npz
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz --checkpoint run.ckpt
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
@@ -68,6 +70,10 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
 
     overwrite = may_replace(output, overwrite, checkpoint)
     check_output(output, plot, overwrite, inputs=(a, y, weights, start, truth, checkpoint))
+    chosen, begin = as_solver(solver, step, block_size), None if start is None else _start(start)
+    if rank is None and max_rank is None:
+        rank = getattr(begin, "rank", None)
+    check_rank_known(rank, max_rank, chosen)
     A = lt.io.load_operator(a, shape, name=name_a, order=order)
     check_fits(output, A.shape)
     with kept(output):
@@ -75,14 +81,14 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
             A,
             _vector(y, name_y),
             as_rank(rank, max_rank),
-            solver=as_solver(solver, step, block_size),
+            solver=chosen,
             tol=tol,
             max_epochs=max_epochs,
             max_seconds=max_seconds,
             noise_std=noise_std,
             loss=loss,
             weights=None if weights is None else _vector(weights, None),
-            start=None if start is None else _start(start),
+            start=begin,
             X_true=None if truth is None else lt.io.load_array(truth),
             seed=seed,
             checkpoint=checkpoint,

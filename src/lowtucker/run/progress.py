@@ -90,9 +90,9 @@ class ProgressBar:
         assert self._bar is not None
         self._bar.show(progress)
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object = None, *_: object) -> None:
         if self._bar is not None:
-            self._bar.close()
+            self._bar.close(failed=kind is not None)
             self._bar = None
 
 
@@ -124,7 +124,9 @@ class _Terminal:
             limit=progress.limit,
         )
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
+        if failed and not self.bar.tasks[0].fields["line"]:
+            self.bar.live.transient = True  # nothing was done: the error says why
         self.bar.stop()
 
 
@@ -146,7 +148,7 @@ class _Notebook:
         time = f"{progress.seconds:.0f} s {progress.limit}".strip()
         self.handle.update(self.html(f"{self.label} {bar} {progress.line}  {time}"))
 
-    def close(self) -> None:
+    def close(self, failed: bool) -> None:
         """Leave the last line where it is."""
 
 

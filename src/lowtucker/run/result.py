@@ -42,7 +42,8 @@ class Result:
         Why it ended; ``str(result.status)`` is advice.
     history : History
         Columns epoch, passes, seconds, residual, cost, phase; error where X_true was given.
-    rank : tuple of int
+    rank : tuple of int or None
+        None for an iterate without one, such as a ShrunkTensor.
     epochs : int, or an array of them
     passes : float
         Passes over all the rows by the solver, the start included.
@@ -226,9 +227,10 @@ class Result:
 
     def _lines(self) -> list[tuple[str, str]]:
         ratio = self.m / self.degrees_of_freedom
+        effective = "" if self.rank is not None else "effective "
         lines = [
-            ("tensor", repr(self.X).removeprefix("TuckerTensor ").removeprefix("of ")),
-            ("measured", f"{self.m} measurements, {ratio:.1f} per degree of freedom"),
+            ("tensor", repr(self.X).removeprefix(f"{type(self.X).__name__} ").removeprefix("of ")),
+            ("measured", f"{self.m} measurements, {ratio:.1f} per {effective}degree of freedom"),
             ("solver", self.solver),
             (
                 "effort",

@@ -43,7 +43,8 @@ class DataReport(VideoRecovery):
         clip = Clip(pixels, ", ".join([setting.file, *crop]), False)
         return cls(
             clip, setting.rank, setting.m, setting.solvers[0], setting.max_epochs, setting.seed,
-            setting.crop[2][0], low, high if high > low else low + 1, setting.operator,
+            setting.crop[2][0], setting.max_seconds, low, high if high > low else low + 1,
+            setting.operator,
         )  # fmt: skip
 
     @property

@@ -29,7 +29,7 @@ from lowtucker.recovery import recover
 from lowtucker.run import Callback
 from lowtucker.run.result import Result
 from lowtucker.simulation.base import Highlights
-from lowtucker.tensor import degrees_of_freedom, hooi
+from lowtucker.tensor import hooi
 from lowtucker.tensor.rank import check_rank
 
 __all__ = ["VideoRecovery"]
@@ -42,24 +42,26 @@ CURVE_COLUMNS = ("epoch", "cost", "residual", "relative_error")
 
 @dataclass(frozen=True)
 class VideoRecovery:
-    """A clip, a rank, a number of Gaussian measurements, a solver.
+    """A clip, a rank (or None, or "auto"), a number of Gaussian measurements, a solver.
 
     The matrix is in single precision and takes 4 m N bytes; a matrix larger than the memory is
     rejected before anything is computed.
     """
 
     clip: Clip
-    rank: tuple[int, ...]
+    rank: Any
     m: int
     solver: Any = "auto"
     max_epochs: int = 100
     seed: int = 0
     first_frame: int = 1  # number of the first frame in the original clip
+    max_seconds: float | None = None
 
     def __post_init__(self) -> None:
         """Check that the rank fits the clip and the matrix the memory."""
-        rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # recover warns
-        object.__setattr__(self, "rank", rank)
+        if self.rank is not None and self.rank != "auto":
+            rank = check_rank(self.rank, self.clip.pixels.shape, warn=False)  # recover warns
+            object.__setattr__(self, "rank", rank)
         need, have = 4 * self.m * self.clip.pixels.size, physical_memory()
         if need > 0.8 * have:
             raise ValueError(
@@ -74,7 +76,8 @@ class VideoRecovery:
         A = gaussian(X_true.shape, self.m, seed=self.seed, dtype=np.float32)
         return recover(
             A, A.forward(X_true), self.rank, solver=self.solver, X_true=X_true,
-            max_epochs=self.max_epochs, seed=self.seed, callbacks=callbacks,
+            max_epochs=self.max_epochs, max_seconds=self.max_seconds, seed=self.seed,
+            callbacks=callbacks,
         )  # fmt: skip
 
     @property
@@ -89,14 +92,17 @@ class VideoRecovery:
     def summary(self, result: Result) -> dict[str, str]:
         """Return the lines of the summary."""
         clip, recovered = self.clip.pixels, _full(result)
-        dof = degrees_of_freedom(clip.shape, self.rank)
-        best = float(relative_error(hooi(clip, self.rank, warn=False), clip))
-        ends = f"{float(relative_error(recovered, clip)):.4f}"
+        error = f"{float(relative_error(recovered, clip)):.4f}"
+        dof = "effective degree of freedom"
+        if result.rank is not None:
+            best = float(relative_error(hooi(clip, result.rank, warn=False), clip))
+            error += f"; the best approximation of this rank has {best:.4f}"
+            dof = f"degree of freedom of rank {result.rank}"
         return {
             "clip": f"{self.clip.origin}, {'x'.join(map(str, clip.shape))} pixels",
-            "measurements": f"{self.m}: {self.m / clip.size:.3g} per pixel, {self.m / dof:.3g} per "
-            f"degree of freedom of rank {self.rank}",
-            "relative error": f"{ends}; the best approximation of this rank has {best:.4f}",
+            "measurements": f"{self.m}: {self.m / clip.size:.3g} per pixel, "
+            f"{self.m / result.degrees_of_freedom:.3g} per {dof}",
+            "relative error": error,
             "PSNR": f"{psnr(recovered, clip, data_range=self.data_range):.1f} dB",
             "ended": f"{result.epochs} epochs, {result.seconds:.1f} s; {result.status}",
         }
@@ -116,9 +122,9 @@ class VideoRecovery:
 
     def curves(self, result: Result) -> list[tuple[Any, ...]]:
         """Return cost, residual and error after every epoch."""
-        history = result.history
-        names = ("epoch", "cost", "residual", "error")
-        return list(zip(*(history[name].tolist() for name in names), strict=True))
+        columns = [result.history[name] for name in ("epoch", "cost", "residual")]
+        columns.append(_errors(result))
+        return list(zip(*(column.tolist() for column in columns), strict=True))
 
     def write(self, out: Path, result: Result) -> None:
         """Write the recovered clip, plots, tables and report to a folder."""
@@ -190,7 +196,7 @@ class VideoRecovery:
             "provenance": machine()
             | {
                 "seed": str(self.seed),
-                "rank": str(self.rank),
+                "rank": "none given" if self.rank is None else str(self.rank),
                 "measurements": str(self.m),
                 "max epochs": str(self.max_epochs),
                 "solver": result.solver,
@@ -233,13 +239,19 @@ class VideoRecovery:
         left.semilogy(epoch, result.history["cost"])
         left.set_ylabel("cost")
         right.semilogy(epoch, result.history["residual"], label="residual")
-        right.semilogy(epoch, result.history["error"], label="error")
+        right.semilogy(epoch, _errors(result), label="error")
         right.set_ylabel("relative residual and error")
         right.legend(fontsize=8)
         for panel in (left, right):
             panel.set_xlabel("epoch")
             panel.grid(alpha=0.3)
         return figure
+
+
+def _errors(result: Result) -> NumPyArray:
+    """Error after every epoch; NaN where the run did not record it."""
+    history = result.history
+    return history["error"] if "error" in history else np.full(history.rows, np.nan)
 
 
 def _full(result: Result) -> NumPyArray:
