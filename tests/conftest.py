@@ -54,6 +54,10 @@ class Ticks:
     def monotonic(self) -> float:
         return float(self.readings // 2)
 
+    def advance(self, seconds: int) -> None:
+        """Let time pass."""
+        self.readings += 2 * seconds
+
 
 @pytest.fixture
 def ticks(monkeypatch):

@@ -192,7 +192,7 @@ BAD = [
     ([*TABLE[:3], "-9,8,7", *TABLE[4:], "-o", "x.npz"], "shape must be a tuple of positive"),
     ([*TABLE[:3], "9x8x7", *TABLE[4:], "-o", "x.npz"], "not a list of integers such as 30,30,10"),
     ([*ARRAY, "--shape", "9,8,6", "-o", "x.npz"], "the shape (9, 8, 7), not shape=(9, 8, 6)"),
-    ([*TABLE[:-2], "-o", "x.npz"], "Missing option '--rank'"),
+    ([*TABLE[:-2], "-o", "x.npz", "--solver", "als"], "--rank is needed with these"),
     (TABLE, "Missing option '-o'"),
     ([*TABLE[:-1], "2,2", "-o", "x.npz"], "rank must have one entry per mode"),
     ([*TABLE[:-1], "2,2,8", "-o", "x.npz"], "rank[2] = 8 must be between 1 and 7"),

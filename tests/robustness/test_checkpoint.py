@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from dataclasses import replace
@@ -10,6 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import cases
 import lowtucker as lt
 from lowtucker._array.errors import FileFormatError
 from lowtucker.run import checkpoint as module
@@ -110,6 +112,23 @@ def test_max_seconds_start_from_zero_in_every_call(problem, path, ticks):
     assert calls[-1].success
     assert calls[-1].seconds > 40
     assert_same(calls[-1], run())
+
+
+@pytest.mark.parametrize("name", ["StoTIHT", *list(CALLS)[len(cases.SOLVERS) :]])
+def test_a_call_that_runs_out_of_time_again_and_again_equals_an_uninterrupted_one(
+    name, path, ticks
+):
+    """The time is up in the middle of fits, and between them."""
+    call = CALLS[name]()
+    whole = call(max_seconds=math.inf)
+    limit, kinds, count = max(3.5, ticks.monotonic() // 3), ["time limit"], 0
+    while "time limit" in kinds:
+        result = call(checkpoint=path, max_seconds=limit)
+        kinds = [finding.kind for finding in result.findings]
+        count += 1
+        assert count < 60
+    assert count > 1
+    assert_same(result, whole)
 
 
 def test_torch_tensors_come_back_as_torch(path):
