@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import pkgutil
 
 import numpy as np
 import pytest
@@ -108,6 +109,37 @@ def test_a_call_ends_within_a_few_passes_after_its_limit(passing, solver, limit)
     assert finding.numbers["skipped"]
     expected = np.linalg.norm(y - A.forward(result.X)) / np.linalg.norm(y)
     assert result.residual == pytest.approx(expected)
+
+
+LONG_STEPS = {
+    # what takes a second, several times in a step: a product, a chunk of rows, a chunk of samples
+    "RGN by products": (
+        "lowtucker.operators.factored.FactoredDesign.matvec",
+        lt.RGN(products=True),
+    ),
+    "RGN": ("lowtucker.operators.design.DenseDesign._chunk", lt.RGN(products=False)),
+    "ALS": ("lowtucker.solvers.als.face_splitting", "als"),
+}
+
+
+@pytest.mark.parametrize(("name", "solver"), LONG_STEPS.values(), ids=LONG_STEPS)
+def test_a_long_step_ends_in_its_middle(passing, monkeypatch, name, solver):
+    monkeypatch.setattr("lowtucker.operators.design.CHUNK", 8)
+    known = np.argwhere(np.random.default_rng(0).random(SHAPE) < 0.9)
+    A = lt.gaussian(SHAPE, 90, seed=1) if "Dense" in name else lt.entries(SHAPE, known)
+    original = pkgutil.resolve_name(name)
+
+    def slow(*arguments):
+        passing.advance(1)
+        return original(*arguments)
+
+    monkeypatch.setattr(name, slow)
+    y = A.forward(signal()) + 0.1 * np.random.default_rng(1).standard_normal(A.m)
+    for limit in range(10, 20):  # wherever a step ends
+        begin = passing.monotonic()
+        result = lt.recover(A, y, RANK, solver=solver, tol=1e-12, max_seconds=limit)
+        assert result.status is lt.Status.MAX_SECONDS
+        assert passing.monotonic() == begin + limit
 
 
 @pytest.mark.filterwarnings("ignore::lowtucker.SlowOperatorWarning")
