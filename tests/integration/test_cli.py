@@ -88,6 +88,16 @@ def test_unknown_rank_and_outliers(folder):
     np.testing.assert_array_equal(np.flatnonzero(result.weights == 0), [3, 77])
 
 
+def test_no_rank_at_all(folder):
+    done = run(*CALL[:-2], "-o", "X.npz", "--max-seconds", "inf")
+    assert done.exit_code == 0, done.output
+    np.testing.assert_allclose(lt.load("X.npz").X.full(), np.load("X.npy"), atol=1e-4)
+    done = run(*CALL[:-2], "-o", "Y.npz", "--max-rank", "1,1,1")
+    assert lt.load("Y.npz").rank == (1, 1, 1)
+    done = run(*CALL[:-2], "-o", "Z.npz", "--start", "Y.npz")  # whose rank it has
+    assert lt.load("Z.npz").rank == (1, 1, 1)
+
+
 def test_full_tensor_for_numpy_and_matlab(folder):
     assert run(*CALL, "-o", "found.npy", "-q").exit_code == 0
     assert run(*CALL, "-o", "found.mat", "-q").exit_code == 0
@@ -121,6 +131,8 @@ BAD = [
     ([*CALL, "-o", "x.npz", "--plot", "run.xyz"], "plot must be an image file such as run.png"),
     ([*CALL, "-o", "y.npz"], "output y.npz exists"),
     ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
+    ([*CALL[:-2], "-o", "x.npz", "--solver", "rgn"], "--rank is needed with these solver settings"),
+    ([*CALL, "-o", "x.npz", "--max-seconds", "nan"], "max_seconds must be positive"),
     ([*CALL, "-o", "x.npz", "--max-rank", "3,3,3"], "--max-rank belongs to --rank auto"),
     ([*CALL[:-1], "auto", "-o", "x.npz", "--max-rank", "3,3"], "RankSearch(max=(3, 3))"),
     ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "belongs to stotiht"),

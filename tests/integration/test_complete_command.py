@@ -95,6 +95,44 @@ def test_unknown_rank(folder):
     assert lt.load("X.npz").rank == RANK
 
 
+def nearly_of_low_rank():
+    grid = np.linspace(0, 1, 9)
+    smooth = np.exp(-8 * np.abs(grid[:, None, None] - grid[None, :, None]) ** 1.5 - grid[:7])
+    return smooth + 0.05 * np.random.default_rng(1).standard_normal(smooth.shape)
+
+
+def test_no_rank_at_all(folder, monkeypatch):
+    array = nearly_of_low_rank()
+    hidden = np.random.default_rng(2).random(array.shape) < 0.4
+    np.save("real.npy", np.where(hidden, np.nan, array))
+    written = ["-o", "X.npz", "--plot", "X.png", "--predict", "cells.csv", "out.csv"]
+    done = run("complete", "real.npy", *written)
+    assert done.exit_code == 0, done.output
+    result = lt.load("X.npz")
+    assert result.rank is None
+    text = " ".join(done.stdout.split())
+    assert f"shape (9, 9, 7), {float(result.X.effective):.1f} effective degrees of freedom" in text
+    assert "per effective degree of freedom" in text
+    assert (folder / "X.png").stat().st_size > 1000
+    _, values = lt.io.load_samples("out.csv", 3)
+    np.testing.assert_array_equal(values, result.X.full()[tuple(CELLS.T)])
+    monkeypatch.setattr(lt, "complete", lambda *_, **__: result)
+    for name in ("Y.npy", "Y.mat"):
+        assert run("complete", "real.npy", "-o", name, "-q").exit_code == 0
+    np.testing.assert_array_equal(np.load("Y.npy"), result.X.full(), strict=True)
+    np.testing.assert_array_equal(scipy.io.loadmat("Y.mat")["X"], result.X.full(), strict=True)
+
+
+def test_time_limit_of_the_whole_command(folder, ticks):
+    done = run("complete", "holes.npy", "-o", "X.npz", "--max-seconds", "20")
+    assert done.exit_code == 3
+    assert ticks.monotonic() < 25
+    text = " ".join(done.stdout.split())
+    assert "MAX_SECONDS: Time limit reached" in text
+    assert "The time limit of 20 s was reached. Not finished:" in text
+    assert lt.load("X.npz").status is lt.Status.MAX_SECONDS
+
+
 def test_no_samples_held_out(folder):
     done = run(*TABLE, "-o", "X.npz", "--held-out", "0")
     assert done.exit_code == 0

@@ -77,6 +77,35 @@ def test_clip_is_recovered_and_all_files_are_written(flame, tmp_path, name):
     assert not list(out.glob(".lowtucker*"))
 
 
+@pytest.mark.parametrize("options", [[], ["--rank", "auto"]], ids=str)
+def test_no_rank_is_needed(flame, tmp_path, options):
+    out = tmp_path / "out"
+    done = call(flame / "clip.npy", "--measurements", "200", "-o", out, "--frames", "2:5", "--rows",
+                "3:9", "--columns", "5:11", "--max-seconds", "inf", *options)  # fmt: skip
+    assert done.exit_code == 0, done.output
+    rank = lt.load(out / "result.npz").rank
+    assert f"of rank {rank}" in done.output or rank is None
+
+
+def test_tensor_without_a_rank_is_reported(flame, tmp_path, monkeypatch):
+    def shrunk(A, y, rank, **settings):
+        assert rank is None
+        solver = lt.TIHT(step=0.3, thresholding=lt.Shrinkage(0.1))
+        return lt.solve(lt.Problem(A, y), solver, stop=lt.MaxEpochs(5))
+
+    monkeypatch.setattr("lowtucker.lab.experiments.video.recover", shrunk)
+    out = tmp_path / "out"
+    done = call(flame / "clip.npy", "--measurements", "300", "-o", out, "--rows", "3:9")
+    assert done.exit_code == 0, done.output
+    result = lt.load(out / "result.npz")
+    ratio = 300 / result.degrees_of_freedom
+    assert f"{ratio:.3g} per effective degree of freedom" in done.output
+    assert "best approximation" not in done.output
+    assert "none given" in (out / "report.html").read_text()
+    np.testing.assert_array_equal(np.load(out / "recovered.npy"), result.X.full())
+    assert read(out / "curves.csv")[-1]["relative_error"] == "nan"
+
+
 def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
     done = call(flame / "clip.npy", "--rank", "2,2,2", "--measurements", "600", "-o", tmp_path,
                 "--rows", "1:8", "--solver", "tiht", "--max-epochs", "5", "-q")  # fmt: skip
@@ -102,6 +131,7 @@ def test_solver_can_be_chosen_and_small_frames_have_no_ssim(flame, tmp_path):
         ),
         (["clip.npy", "--rank", "6,6,3", "--rows", "a:b"], "not a range such as 61:90"),
         (["absent.mp4", "--rank", "6,6,3"], "absent.mp4 does not exist"),
+        (["clip.npy", "--solver", "tiht"], "--rank is needed with these solver settings"),
         (["text.mp4", "--rank", "6,6,3"], "text.mp4 is plain text"),
         (["clip.xyz", "--rank", "6,6,3"], "has the suffix '.xyz'"),
         (["black.npy", "--rank", "2,2,2"], "black in every selected frame"),

@@ -200,7 +200,7 @@ def _write(result: Any, output: Path, overwrite: bool) -> None:
 
     from lowtucker.io import replacing
 
-    full = np.asarray(result.X)
+    full = np.asarray(result.X.full())
     with replacing(output) as file:
         if suffix == ".npy":
             np.save(file, full)
