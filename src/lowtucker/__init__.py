@@ -63,7 +63,18 @@ if TYPE_CHECKING:
         Stalled,
         StoppingRule,
     )
-    from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, State, StoTIHT
+    from lowtucker.solvers import (
+        ALS,
+        AMP,
+        RCG,
+        RGN,
+        RSGD,
+        TIHT,
+        Annealing,
+        Solver,
+        State,
+        StoTIHT,
+    )
     from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
@@ -97,6 +108,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ALS",
+    "AMP",
     "HOOI",
     "HOSVD",
     "RCG",
@@ -104,6 +116,7 @@ __all__ = [
     "RSGD",
     "STHOSVD",
     "TIHT",
+    "Annealing",
     "BlockSampler",
     "CheckError",
     "CheckpointWarning",
@@ -220,7 +233,9 @@ _HOME = {
         "run.stopping": [
             "ErrorBelow", "MaxEpochs", "MaxSeconds", "ResidualBelow", "Stalled", "StoppingRule",
         ],
-        "solvers": ["ALS", "RCG", "RGN", "RSGD", "TIHT", "Solver", "State", "StoTIHT"],
+        "solvers": [
+            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "Solver", "State", "StoTIHT",
+        ],
         "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
         "status": ["Finding", "Status"],
         "tensor": [

@@ -391,7 +391,7 @@ class Run:
             if self._next_takes_over(status):
                 ledger.waiting.append(k)
             else:
-                best = status in BEST
+                best = status in BEST and self.bound.solver.lower_residual_is_better
                 ledger.ended[k] = self._best_of(k) if best else self._last(k, int(position))
         stay = np.flatnonzero(~done)
         ledger.active = ledger.active[stay]

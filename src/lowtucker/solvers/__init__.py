@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from lowtucker.solvers.als import ALS
+from lowtucker.solvers.amp import AMP
+from lowtucker.solvers.annealing import Annealing
 from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
@@ -14,11 +16,13 @@ from lowtucker.solvers.tiht import TIHT
 
 __all__ = [
     "ALS",
+    "AMP",
     "RCG",
     "RGN",
     "RSGD",
     "SOLVERS",
     "TIHT",
+    "Annealing",
     "Bound",
     "Memory",
     "Solver",
@@ -34,6 +38,8 @@ SOLVERS: dict[str, type[Solver]] = {
     "rgn": RGN,
     "rcg": RCG,
     "als": ALS,
+    "amp": AMP,
+    "annealing": Annealing,
 }
 
 

@@ -22,9 +22,9 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Memory, State, mapped
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.thresholding import Iterate, TuckerTruncation
+from lowtucker.thresholding import Iterate, Shrinkage, ShrunkTensor, TuckerTruncation
 
-__all__ = ["adopt", "as_start", "failed_start", "first_state", "zero_iterate"]
+__all__ = ["adopt", "as_start", "failed_start", "first_state", "start_tensor", "zero_iterate"]
 
 
 def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
@@ -44,6 +44,17 @@ def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
     if not isinstance(X, Iterate) or X.rank != thresholding.rank:
         X = thresholding(X.full() if isinstance(X, Iterate) else X)
     return _in_dtype(X, problem)
+
+
+def start_tensor(start: Any, problem: Problem) -> Array:
+    """Full tensor of what the user gave: a tensor, an array, or nothing (zero)."""
+    shape = (*problem.batch_shape, *problem.shape)
+    if start is None:
+        return like(np.zeros(shape), problem.y, problem.tensor_dtype)
+    full = start.full() if isinstance(start, Iterate) else start
+    X = as_start(ShrunkTensor(as_float(full, "start"), np.zeros(())), problem, Shrinkage(1.0))
+    tensor: Array = X.full()
+    return tensor
 
 
 def adopt(state: State, problem: Problem, rank: Any, memory: type) -> State:

@@ -3,7 +3,7 @@ r"""Shrinkage: soft thresholding of the multilinear spectrum, where no rank is e
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -11,7 +11,6 @@ import numpy as np
 
 from lowtucker._array import (
     Array,
-    adjoint,
     all_finite,
     as_choice,
     as_number,
@@ -19,19 +18,17 @@ from lowtucker._array import (
     like,
     namespace,
     per_trial,
-    real,
     real_dtype,
     size,
 )
-from lowtucker._array.linalg import eigh, svd
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.iterate import Iterate
-from lowtucker.tensor.products import multi_mode_product, norm
+from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.tensor.unfolding import unfolded
+from lowtucker.thresholding.spectrum import multilinear_spectrum, synthesis
 
-__all__ = ["Shrinkage", "ShrunkTensor"]
+__all__ = ["Shrinkage", "ShrunkTensor", "shrunk", "signal_variances", "wiener_factors"]
 
 Prior = Literal["sum", "product"]
 
@@ -237,53 +234,86 @@ class Shrinkage:
 
     def __call__(self, Z: Array) -> ShrunkTensor:
         """Shrink Z, shape (*batch, n_1, ..., n_d)."""
-        xp = namespace(Z)
-        d = Z.ndim if self.modes is None else self.modes
-        b = Z.ndim - d
-        shape = tuple(Z.shape[b:])
-        bases, variances = [], []
-        for k, n in enumerate(shape):
-            w, U = _spectrum(unfolded(Z, k, b))
-            bases.append(U)
-            variances.append(self._signal(w * (n / size(shape))))
-        G = multi_mode_product(Z, bases, transpose=True)
-        f = self._factors(variances, b)
-        shrunk = multi_mode_product(xp.astype(f, real_dtype(Z)) * G, bases)
-        return ShrunkTensor(shrunk, xp.sum(f, axis=tuple(range(b, Z.ndim))))
-
-    def _signal(self, w: Array) -> Array:
-        """Variances of the signal in the slabs of a mode: positive, down to rounding error."""
-        xp = namespace(w)
-        least = 100 * eps(w) * xp.max(w, axis=-1, keepdims=True) + xp.finfo(w.dtype).smallest_normal
-        return xp.maximum(w - self.subtract * self.sigma * self.sigma, least)
-
-    def _factors(self, variances: list[Array], b: int) -> Array:
-        """Factors f of the coefficients, between 0 and 1, after b leading axes."""
-        d, xp, noise = len(variances), namespace(*variances), self.sigma * self.sigma
-        spread = [
-            xp.reshape(v, (*v.shape[:b], *(-1 if j == k else 1 for j in range(d))))
-            for k, v in enumerate(variances)
-        ]
-        if self.prior == "sum":
-            return d / (d + noise * sum(1 / v for v in spread))
-        # the mean over the slabs of the mode with the fewest is the mean variance of an entry
-        least = min(variances, key=lambda v: v.shape[-1])
-        mean = xp.reshape(xp.mean(least, axis=-1), (*least.shape[:b], *(1,) * d))
-        v = mean
-        for one in spread:
-            v = v * (one / mean)
-        return v / (v + noise)
+        modes = Z.ndim if self.modes is None else self.modes
+        noise = self.sigma * self.sigma
+        return shrunk(Z, noise, self.prior, self.subtract, batch_ndim=Z.ndim - modes)
 
 
-def _spectrum(M: Array) -> tuple[Array, Array]:
-    """Squared singular values of an unfolding, and the left singular vectors.
+def shrunk(
+    Z: Array, noise: Any, prior: Prior, subtract: float, *, batch_ndim: int = 0, drop: float = 0.0
+) -> ShrunkTensor:
+    """Shrink tensors; see :class:`Shrinkage`.
 
-    By the Gram matrix; of unfoldings with more rows than columns by an SVD, which leaves out
-    directions that nothing is in.
+    Parameters
+    ----------
+    Z : array, shape (*batch, n_1, ..., n_d)
+    noise : float or array, shape (*batch,)
+        Variance of the noise in an entry.
+    prior, subtract
+        As in :class:`Shrinkage`.
+    batch_ndim : int
+    drop : float
+        Directions whose variance, as a share of the noise, is below this are dropped: their factors
+        are no larger (d times that for the prior "sum"), and products with few directions are
+        cheap.
     """
-    xp = namespace(M)
-    if M.shape[-2] <= M.shape[-1]:
-        w, U = eigh(xp.matmul(M, adjoint(M)))
-        return real(w), U
-    U, s, _ = svd(M)
-    return s * s, U
+    shape, xp = tuple(Z.shape[batch_ndim:]), namespace(Z)
+    least = (subtract + drop) * noise if drop else None
+    bases, variances, core = multilinear_spectrum(Z, batch_ndim, least)
+    signal = [signal_variances(w, noise, subtract) for w in variances]
+    f = wiener_factors(signal, noise, prior, shape)
+    full = synthesis(xp.astype(f, real_dtype(Z), copy=False) * core, bases, batch_ndim)
+    return ShrunkTensor(full, xp.sum(f, axis=tuple(range(batch_ndim, Z.ndim))))
+
+
+def signal_variances(w: Array, noise: Any, subtract: float) -> Array:
+    """Variances of the signal in the slabs of a mode: positive, down to rounding error."""
+    xp = namespace(w)
+    least = 100 * eps(w) * xp.max(w, axis=-1, keepdims=True) + xp.finfo(w.dtype).smallest_normal
+    return xp.maximum(w - subtract * _trailing(noise, 1), least)
+
+
+def wiener_factors(
+    signal: Sequence[Array],
+    noise: Any,
+    prior: Prior,
+    shape: tuple[int, ...],
+    modes: Sequence[float] | None = None,
+) -> Array:
+    """Factors f of the coefficients, between 0 and 1, shape (*batch, r_1, ..., r_d).
+
+    Parameters
+    ----------
+    signal : arrays, shape (*batch, r_k)
+        Variances of the signal in the slabs of each mode.
+    noise : float or array, shape (*batch,)
+    prior : "sum" or "product"
+    shape : tuple of int
+    modes : numbers, optional
+        Weights of the modes in the prior "sum"; equal by default.
+    """
+    d, xp = len(signal), namespace(*signal)
+    b = signal[0].ndim - 1
+    noise = _trailing(noise, d)
+    spread = [
+        xp.reshape(v, (*v.shape[:b], *(-1 if j == k else 1 for j in range(d))))
+        for k, v in enumerate(signal)
+    ]
+    if prior == "sum":
+        weights = [1.0] * d if modes is None else modes
+        total = sum(weights)
+        return total / (total + noise * sum(c / v for c, v in zip(weights, spread, strict=True)))
+    # dropped directions have no variance to speak of: the sum over the others is that of all
+    k = int(np.argmin(shape))
+    mean = _trailing(xp.sum(signal[k], axis=-1) / shape[k], d)
+    v = mean
+    for one in spread:
+        v = v * (one / mean)
+    return v / (v + noise)
+
+
+def _trailing(value: Any, axes: int) -> Any:
+    """Give an array with one number for each tensor of a batch axes to broadcast along."""
+    if not getattr(value, "ndim", 0):
+        return value
+    return namespace(value).reshape(value, (*value.shape, *(1,) * axes))

@@ -1,0 +1,308 @@
+"""AMP: approximate message passing with shrinkage, for measurements that look alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+import numpy as np
+
+from lowtucker._array import (
+    Array,
+    conj,
+    eps,
+    is_complex,
+    like,
+    namespace,
+    real,
+    real_dtype,
+    size,
+    to_numpy,
+)
+from lowtucker._array.random import Seed, Stream, as_seed, counted, generator
+from lowtucker.problem import Problem
+from lowtucker.solvers.base import Bound, Memory, Solver, State
+from lowtucker.solvers.start import adopt, first_state, start_tensor
+from lowtucker.tensor.products import norm
+from lowtucker.thresholding import Shrinkage, ShrunkTensor
+from lowtucker.thresholding.sure import sure_shrinkage
+
+__all__ = ["AMP", "refuse_rank"]
+
+# Rows are orthogonal where A(A*(v)) is a multiple of v to this
+ORTHOGONAL = 1e-3
+# A run ends when the noise has not fallen by FALL for so many steps, or has grown so much
+FALL, PATIENCE, GROWN = 0.01, 5, 4.0
+# The divergence of a shrinkage is no larger than the number of entries; an estimate may be
+LARGEST = 0.99
+# Random tensors that give the size of the rows, where their norms are not at hand
+PROBES = 3
+
+
+@dataclass(frozen=True)
+class Messages(Memory):
+    """What message passing remembers.
+
+    Attributes
+    ----------
+    guess : array, shape (n_1, ..., n_d)
+        The tensor that the next step begins at: X, or the extrapolated one for orthogonal rows.
+    vector : array, shape (m,)
+        What the next step takes back: the (weighted) residual with its Onsager term, or that of the
+        extrapolated tensor.
+    residual : array, shape (m,)
+        Residual of X.
+    lowest : array, shape ()
+        Lowest variance of the noise in Z so far.
+    since : array, shape ()
+        Steps since it last fell.
+    best, effective : arrays, shape (n_1, ..., n_d) and ()
+        The tensor of that step, and its effective degrees of freedom.
+    """
+
+    guess: Array
+    vector: Array
+    residual: Array
+    lowest: Array
+    since: Array
+    best: Array
+    effective: Array
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What is known of the rows, beside A.
+
+    Attributes
+    ----------
+    gain : float
+        Weighted sum of the squared row norms, over N: A*A is about this times the identity.
+    total : float
+        Sum of the weights of all equations.
+    orthogonal : bool
+        Whether A(A*(v)) is a multiple of v.
+    """
+
+    gain: float
+    total: float
+    orthogonal: bool
+
+    def noise(self, vector: Array, shape: tuple[int, ...]) -> float:
+        """Variance of the noise in Z that a vector leads to."""
+        squares = float(to_numpy(norm(vector))) ** 2
+        share = 1 - self.total / size(shape) if self.orthogonal else 1.0
+        return squares / (self.gain * self.total) * max(share, 0.0)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class AMP(Solver):
+    r"""Approximate message passing: TIHT with a soft threshold and a memory. It needs no rank.
+
+    For rows whose entries are i.i.d. of variance c, the gradient step from X has the error of X and
+    white Gaussian noise of known variance, if the residual carries the Onsager term:
+
+    .. math::
+
+        Z^t &= X^t + \tfrac{1}{cm} A^*(r^t), \qquad \sigma_t^2 = \|r^t\|^2 / (c m^2) \\
+        X^{t+1} &= S_t(Z^t) \\
+        r^{t+1} &= y - A(X^{t+1}) + \tfrac1m \,\mathrm{div}\,S_t(Z^t)\, r^t
+
+    The first two lines are (3.4) and (3.5) with the step 1 and the shrinkage
+    :func:`~lowtucker.thresholding.sure.sure_shrinkage` in place of :math:`H_r`, which chooses
+    itself at every step. For orthogonal rows (subsampled orthogonal transforms) the message is a
+    tensor, freed of what the denoiser has in common with its input:
+
+    .. math::
+
+        \hat X^{t+1} = \frac{S_t(Z^t) - \alpha Z^t}{1 - \alpha}, \quad \alpha = \mathrm{div}\,S_t/N,
+        \quad Z^{t+1} = \hat X^{t+1} + \tfrac{1}{cm} A^*(y - A(\hat X^{t+1})).
+
+    Where the noise stops falling, the run ends with the tensor of the least noise.
+
+    Parameters
+    ----------
+    max_steps : int
+        The most steps.
+
+    Notes
+    -----
+    A step costs one pass over A and a shrinkage, :math:`O(N \sum n_k)`. Memory: some 20 tensors.
+    A pass before the first step finds out whether rows are orthogonal.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> X_true = lt.random_tucker((12, 12, 12), (2, 2, 2), seed=0)
+    >>> A = lt.gaussian((12, 12, 12), m=900, seed=1)
+    >>> result = lt.recover(A, A.forward(X_true), solver=AMP())
+    >>> lt.metrics.relative_error(result.X, X_true) < 0.01
+    True
+    """
+
+    max_steps: int = 40
+    self_terminating: ClassVar[bool] = True
+    lower_residual_is_better: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if not isinstance(self.max_steps, int) or self.max_steps < 1:
+            raise ValueError(f"max_steps must be a positive integer, got {self.max_steps!r}.")
+
+    @property
+    def forms_full_tensor(self) -> bool:
+        """Messages, and what is denoised."""
+        return True
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
+        """Check that there is one problem, and no rank."""
+        refuse_rank(rank, problem, self.name)
+        return Bound(self, problem, None, Shrinkage(1.0).for_shape(problem.shape))
+
+    def init(self, bound: Bound, start: Any, seed: Seed) -> State:
+        """State at the start, after a look at the rows."""
+        problem = bound.problem
+        if not isinstance(start, State):
+            return self._first(problem, start_tensor(start, problem), as_seed(seed))
+        state = adopt(start, problem, None, Messages)
+        pair = (state.seed, state.trials[0])
+        if state.memory is None:  # of another solver
+            fresh = self._first(problem, state.X.full(), pair)
+            return replace(fresh, t=state.t, passes=state.passes)
+        return replace(state, cache=_rows(problem, pair)[0])
+
+    def _first(self, problem: Problem, full: Array, seed: tuple[int, int]) -> State:
+        rows, passes = _rows(problem, seed)
+        residual = problem.residual(full)
+        zero = _number(0.0, problem)
+        vector = _weighted(problem, residual)
+        memory = Messages(full, vector, residual, _number(np.inf, problem), zero, full, zero)
+        state = first_state(ShrunkTensor(full, zero), memory, seed, passes + 1)
+        return replace(state, cache=rows)
+
+    def advance(self, bound: Bound, state: State) -> State:
+        """One step; the last one returns to the best tensor."""
+        problem, rows = bound.problem, state.cache
+        passed = _passed(problem, rows, state)
+        noise = rows.noise(passed.vector, problem.shape)
+        finite = np.isfinite(noise)
+        lowest, since = float(passed.lowest), float(passed.since) + 1
+        if finite and noise < (1 - FALL) * lowest:
+            since = 0.0
+        elif not finite or noise > GROWN * lowest:
+            since = float(PATIENCE)
+        X = ShrunkTensor(passed.best, passed.effective)
+        if not (finite and noise < lowest):
+            old = state.memory
+            passed = replace(passed, lowest=old.lowest, best=old.best, effective=old.effective)
+        else:
+            passed = replace(passed, lowest=_number(noise, problem))
+        passed = replace(passed, since=_number(since, problem))
+        after = replace(state, X=X, t=state.t + 1, memory=passed, passes=state.passes + 1)
+        return self._ended(problem, after) if self.is_stuck(after) else after
+
+    def is_stuck(self, state: State) -> bool:
+        """Whether the noise no longer falls, or all steps are used up."""
+        if state.memory is None:
+            return False
+        since = float(to_numpy(state.memory.since).reshape(-1)[0])
+        return since >= PATIENCE or state.t >= self.max_steps
+
+    def residual(self, bound: Bound, state: State) -> Array:
+        """Residual of X, which the messages give."""
+        if state.memory is None:
+            return super().residual(bound, state)
+        return state.memory.residual
+
+    def _ended(self, problem: Problem, state: State) -> State:
+        """State at the best tensor; one pass for its residual."""
+        X = ShrunkTensor(state.memory.best, state.memory.effective)
+        memory = replace(state.memory, residual=problem.residual(X.tensor))
+        return replace(state, X=X, memory=memory, passes=state.passes + 1)
+
+
+def refuse_rank(rank: Any, problem: Problem, name: str) -> None:
+    """Refuse a rank, or a batch, for a solver that takes neither."""
+    if rank is not None:
+        raise ValueError(
+            f"{name} shrinks and has no rank, got rank={rank!r}. Leave the rank out, or take "
+            'another solver, such as "auto".'
+        )
+    if problem.batch_shape:
+        raise ValueError(f"{name} takes one problem, got a batch of {problem.batch_shape}.")
+
+
+def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
+    """Messages after one step; ``best`` and ``effective`` are those of the new tensor."""
+    memory, N = state.memory, size(problem.shape)
+    Z = memory.guess + problem.A.adjoint(memory.vector) / rows.gain
+    noise = max(rows.noise(memory.vector, problem.shape), _tiny(Z))
+    X, divergence, _ = sure_shrinkage(Z, noise, _probe(problem, state))
+    if not rows.orthogonal:
+        residual = problem.residual(X.tensor)
+        onsager = (divergence / rows.total) * _weighted(problem, memory.vector)
+        guess, vector = X.tensor, _weighted(problem, residual) + onsager
+    else:
+        alpha = min(max(divergence / N, 0.0), LARGEST)
+        guess = (X.tensor - alpha * Z) / (1 - alpha)
+        ahead = problem.residual(guess)
+        vector = _weighted(problem, ahead)
+        # X lies between guess and Z, and A(Z) is known: A A* is a multiple of the identity
+        residual = (1 - alpha) * ahead + alpha * (1 - N / rows.total) * memory.vector
+    return replace(
+        memory, guess=guess, vector=vector, residual=residual, best=X.tensor, effective=X.effective
+    )
+
+
+def _rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
+    """Look at the rows, and count the passes."""
+    parts = 2 if is_complex(problem.y) and "complex" not in str(problem.tensor_dtype) else 1
+    weights = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
+    total, N = parts * float(np.sum(weights)), size(problem.shape)
+    rng = generator(seed, Stream.PROBE)
+    v = like(_normal(rng, (problem.m,), is_complex(problem.y)), problem.y, problem.y.dtype)
+    back = problem.A.forward(problem.A.adjoint(v))
+    ratio = float(to_numpy(_real_inner(v, back))) / float(to_numpy(_real_inner(v, v)))
+    away = float(to_numpy(norm(back - ratio * v))) / (float(to_numpy(norm(back))) or 1.0)
+    equal = problem.weights is None or not np.any((weights > 0) & (weights < weights.max()))
+    if away < ORTHOGONAL and equal and total < N:
+        return Rows(ratio * total / N, total, True), 1.0
+    if problem.A.traits.has_fast_row_norms:
+        norms = to_numpy(problem.A.row_norms())
+        return Rows(float(np.sum(weights * norms**2)) / N, total, False), 2.0
+    dtype, shape = problem.tensor_dtype, problem.shape
+    complex_tensor = "complex" in str(dtype)
+    probes = [like(_normal(rng, shape, complex_tensor), problem.y, dtype) for _ in range(PROBES)]
+    squares = [float(to_numpy(problem.measured_norm(g))) ** 2 for g in probes]
+    return Rows(float(np.mean(squares)) / N, total, False), 1.0 + PROBES
+
+
+def _probe(problem: Problem, state: State) -> Array:
+    """Random tensor of a step: a function of (seed, trial, t)."""
+    rng = counted((state.seed, state.trials[0]), state.t)
+    dtype = problem.tensor_dtype
+    return like(_normal(rng, problem.shape, "complex" in str(dtype)), problem.y, dtype)
+
+
+def _normal(rng: Any, shape: tuple[int, ...], is_complex: bool) -> Any:
+    """Normal numbers of variance 1."""
+    numbers = rng.standard_normal(shape)
+    return (numbers + 1j * rng.standard_normal(shape)) / 2**0.5 if is_complex else numbers
+
+
+def _real_inner(x: Array, y: Array) -> Array:
+    return real(namespace(x).sum(conj(x) * y))
+
+
+def _number(value: float, problem: Problem) -> Array:
+    return like(np.asarray(value), problem.y, real_dtype(problem.y))
+
+
+def _weighted(problem: Problem, v: Array) -> Array:
+    return v if problem.weights is None else problem.weights * v
+
+
+def _tiny(Z: Array) -> float:
+    """Variance below rounding error: what is left where all noise is gone."""
+    xp = namespace(Z)
+    largest = float(to_numpy(xp.max(xp.abs(Z))))
+    return (eps(Z) * largest) ** 2 + float(xp.finfo(real_dtype(Z)).smallest_normal)
