@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -13,25 +13,19 @@ from lowtucker._array import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
-from lowtucker.recovery.entry import checked_truth, recovered, warn_of_unsampled
-from lowtucker.recovery.fit import OVER, Fit, Loss, joined
-from lowtucker.recovery.holdout import Holdout
-from lowtucker.recovery.path import MOST, follow_path
+from lowtucker.recovery.entry import checked_truth, warn_of_unsampled
+from lowtucker.recovery.fit import Fit, Loss
+from lowtucker.recovery.hard import held_out_fit
+from lowtucker.recovery.norank import LEFT, without_rank
 from lowtucker.recovery.rank import RankSearch
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
-from lowtucker.solvers import RGN
-from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["complete"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Samples per degree of freedom that must be left when some are held out
-LEFT = 1.5
-# A rank that the spectrum shows is kept where it predicts held-out samples as well, up to this
-TIE = 1.02
 
 
 def complete(
@@ -122,96 +116,12 @@ def complete(
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": share}
     with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
-        if rank is None and loss == "squared" and size(A.shape) <= MOST:
-            result = _without_rank(scope.problem, fit.within(scope), share)
+        if rank is None:
+            result = without_rank(scope.problem, fit.within(scope), share)
         else:
-            rank = RankSearch() if rank is None else rank
             held = _held(A, rank, share, seed)
-            result = _completed(scope.problem, rank, fit.within(scope), held)
+            result = held_out_fit(scope.problem, rank, fit.within(scope), held)
     return scope.export(result)
-
-
-def _without_rank(problem: Problem, fit: Fit, share: float) -> Result:
-    """Shrink; where the spectrum has a clear gap, fit that rank, and keep what predicts better."""
-    found = follow_path(problem, fit, share)
-    if found is None:
-        return _completed(problem, RankSearch(), fit, _held(problem.A, None, share, fit.seed))
-    soft, rank, held, score = found
-    if rank is None or problem.equations < LEFT * degrees_of_freedom(problem.shape, rank):
-        return soft
-    hard = _completed(problem, rank, fit, held)
-    if hard.status is Status.INTERRUPTED:
-        return replace(soft, status=Status.INTERRUPTED)
-    if hard.held_out is None or hard.held_out > TIE * score:  # of the same samples
-        return soft
-    if not hard.success and hard.status not in OVER:  # it predicts held-out samples all the same
-        hard = replace(hard, status=Status.APPROXIMATED)
-    text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
-    by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.held_out})
-    return replace(
-        hard,
-        findings=(by_gap, *hard.findings),
-        epochs=soft.epochs + hard.epochs,
-        passes=soft.passes + hard.passes,
-        seconds=soft.seconds + hard.seconds,
-    )
-
-
-def _completed(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Result:
-    """Fit the samples that are not held out, score the fit on those, and fit all."""
-    if not held.any():
-        return recovered(problem, rank, fit)
-    parts = Holdout.by_rows(problem, held)
-    first = recovered(parts.train, rank, fit)
-    error = parts.score(first.X, fit).score
-    if first.status is Status.INTERRUPTED:
-        return replace(first, held_out=error)
-    if first.success:
-        result = recovered(problem, first.rank, fit, start=first.X, before=first)
-        searched = not isinstance(rank, tuple | list)
-        kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
-        return replace(result, findings=_distinct(kept, result.findings), held_out=error)
-    result = _retried(problem, rank, fit, first, error)
-    text = "The held-out error is that of a first fit, which did not converge."
-    return replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
-
-
-def _distinct(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Findings of both, each sentence once."""
-    return tuple({f.text: f for f in (*second, *first)}[t] for t in _texts(first, second))
-
-
-def _texts(*groups: Iterable[Finding]) -> dict[str, None]:
-    return dict.fromkeys(f.text for group in groups for f in group)
-
-
-def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float) -> Result:
-    """Fit all samples after a first fit that was no success, and lose nothing that it found.
-
-    Its tensor is improved, unless it is no better than zero. Where that does not converge either,
-    and there is time, all starts are tried again; their tensor counts only if it is a success: a
-    lower residual alone does not say that unseen entries are closer.
-    """
-    local = RGN() if fit.solver == "auto" else fit.solver
-    better_than_zero = error < 1
-    warm = first
-    if better_than_zero:
-        warm = recovered(problem, first.rank, fit, start=first.X, before=first, solver=local)
-        if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
-            return warm
-    known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already
-    again = joined(warm, recovered(problem, known, fit), "all samples")
-    if again.success or not better_than_zero:
-        return again
-    cut_short = again.status in (Status.INTERRUPTED, Status.MAX_SECONDS)
-    return replace(
-        warm,
-        status=again.status if cut_short else warm.status,
-        history=again.history,
-        epochs=again.epochs,
-        passes=again.passes,
-        seconds=again.seconds,
-    )
 
 
 def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:

@@ -24,9 +24,11 @@ from lowtucker._array.random import Seed
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
-from lowtucker.recovery.diagnosis import concluded, examined, explained, larger_rank_of
+from lowtucker.recovery.diagnosis import explained
 from lowtucker.recovery.fit import Fit, Loss, tensor_or_state
-from lowtucker.recovery.rank import RankSearch, search_rank
+from lowtucker.recovery.hard import rank_given_or_searched, recovered
+from lowtucker.recovery.norank import without_rank
+from lowtucker.recovery.rank import RankSearch
 from lowtucker.run.execute import execute
 from lowtucker.run.loop import bind
 from lowtucker.run.progress import Callback
@@ -44,10 +46,7 @@ from lowtucker.solvers.auto import check_memory, phases_of
 from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["iterate", "recover", "recovered", "solve", "warn_of_unsampled"]
-
-# How often a search takes up a larger rank that diagnosis has found better
-RETRIES = 3
+__all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
 
 
 def recover(
@@ -79,9 +78,12 @@ def recover(
         DenseOperator with leading axes) is solved as one.
     y : array, shape (m,)
         The measurements.
-    rank : tuple of int, "auto" or RankSearch
+    rank : tuple of int, "auto", RankSearch or None
         Tucker rank (r_1, ..., r_d); "auto" searches for it, ``RankSearch(max=(10, 10, 5))`` up to
-        a largest one. None, the default, searches too where ``solver`` is "auto".
+        a largest one. None, the default, needs none: data that are only nearly of low rank are
+        shrunk (:class:`lowtucker.AMP`, :class:`lowtucker.Annealing`); where the spectra have a
+        clear gap, a tensor of that rank is fitted, and kept if it predicts held-out measurements
+        as well. ``result.X`` is then a :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
     shape : tuple of int, optional
         Shape of the tensor; needed unless ``A`` has it.
     order : "C" or "F"
@@ -156,58 +158,29 @@ def recover(
     True
     >>> lt.metrics.relative_error(result.X, X_true) < 1e-5
     True
+
+    Without a rank; the spectra show that it is (2, 2, 2):
+
+    >>> lt.recover(A, A.forward(X_true)).rank
+    (2, 2, 2)
     """
     solver = solver.lower() if isinstance(solver, str) else solver
-    rank = RankSearch() if rank is None and solver == "auto" else rank
     _, search = rank_given_or_searched(rank)
+    no_rank = rank is None and solver == "auto"
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
-    _check_one(problem, search, loss)
+    _check_one(problem, search, loss, no_rank)
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": 0.0}
     with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
         start = scope.into(start, "start")
-        result = recovered(scope.problem, rank, fit.within(scope), start=start)
+        if no_rank and start is None:
+            result = without_rank(scope.problem, fit.within(scope))
+        else:
+            result = recovered(scope.problem, rank, fit.within(scope), start=start)
     return scope.export(result)
-
-
-def recovered(
-    problem: Problem,
-    rank: Any,
-    fit: Fit,
-    *,
-    start: Any = None,
-    before: Result | None = None,
-    solver: Any = None,
-) -> Result:
-    """Fit a rank that is given or searched, and diagnose; the history continues ``before``."""
-    given, search = rank_given_or_searched(rank)
-    if search is None:
-        label = "" if before is None else "all samples"
-        result = fit(problem, given, start=start, solver=solver, before=before, label=label)
-        if problem.batch_shape:
-            return explained(result)
-        return concluded(examined(problem, result, fit, rank_settled=True))
-    if start is not None:
-        raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
-    result, settled = search_rank(problem, search, fit)
-    limit = search.limit(problem.shape)
-    case = examined(problem, result, fit, settled)
-    for _ in range(RETRIES):
-        larger = larger_rank_of(case)
-        if (
-            fit.time_is_up
-            or larger is None
-            or any(r > n for r, n in zip(larger.numbers["rank"], limit, strict=True))
-        ):
-            break
-        better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
-        earlier = tuple(replace(f, status=None) for f in case.result.findings)
-        result = replace(better, findings=(*earlier, *better.findings))
-        case = examined(case.problem, result, fit, settled)
-    return concluded(case)
 
 
 def iterate(
@@ -353,19 +326,11 @@ def solve(
     return explained(scope.export(result))
 
 
-def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
-    """Rank that was given, or the search that was asked for."""
-    if isinstance(rank, str):
-        if rank.lower() != "auto":
-            raise ValueError(f'rank must be a tuple of integers or "auto", got {rank!r}.')
-        rank = RankSearch()
-    return (None, rank) if isinstance(rank, RankSearch) else (rank, None)
-
-
-def _check_one(problem: Problem, search: RankSearch | None, loss: Any) -> None:
+def _check_one(problem: Problem, search: RankSearch | None, loss: Any, no_rank: bool) -> None:
     """Check that what takes one problem gets one."""
-    if problem.batch_shape and (search is not None or loss != "squared"):
-        what = 'rank="auto"' if search is not None else f"loss={loss!r}"
+    if problem.batch_shape and (search is not None or loss != "squared" or no_rank):
+        what = f"loss={loss!r}" if loss != "squared" else "A call without a rank"
+        what = what if search is None else 'rank="auto"'
         raise ValueError(f"{what} takes one problem, got a batch of {problem.batch_shape}.")
     if len(problem.batch_shape) > 1:
         raise ValueError(

@@ -118,8 +118,8 @@ class Annealing(Solver):
 
     Notes
     -----
-    An epoch is a level. A step costs one pass over A and a shrinkage, :math:`O(N \sum n_k)`; memory:
-    a few tensors.
+    An epoch is a level. A step costs one pass over A and a shrinkage, :math:`O(N \sum n_k)`.
+    Memory: a few tensors.
 
     Examples
     --------

@@ -1,0 +1,248 @@
+"""Without a rank: shrinkage, or the rank that its spectra show, by held-out measurements."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lowtucker._array import size, to_numpy
+from lowtucker.problem import Problem
+from lowtucker.recovery import robust
+from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.holes import distinct
+from lowtucker.recovery.stacking import CUT_SHORT, Stack, stacked_fit
+from lowtucker.run.result import Result
+from lowtucker.solvers import AMP, Annealing
+from lowtucker.status import Finding, Status
+from lowtucker.tensor.rank import attainable_rank, spectra
+from lowtucker.thresholding import ShrunkTensor
+
+__all__ = ["MOST", "POOR", "Soft", "clear_rank", "soft_fit"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Entries of the largest tensor that is shrunk: tensors of the full size are formed
+MOST = 10**7
+# Share of the measurements that is held out
+SHARE = 0.1
+# Ratio of successive singular values that is a gap: such data are of low rank
+GAP = 10.0
+# Held-out residuals above this tell that shrinkage has found little: a rank may
+POOR = 0.5
+# Rounds of Huber's weights
+ROUNDS = 3
+# An offset of so many times the spread is worth a finding
+OFFSET = 10.0
+
+
+@dataclass(frozen=True)
+class Soft:
+    """A fit by shrinkage.
+
+    Attributes
+    ----------
+    result : Result
+    rank : tuple of int or None
+        The rank that the spectra show, where all modes have a clear gap.
+    held : mask of the held-out measurements of the given problem, shape (m,)
+    score : relative residual of those, of a fit to the others
+    """
+
+    result: Result
+    rank: tuple[int, ...] | None
+    held: NumPyArray
+    score: float
+
+
+def soft_fit(problem: Problem, fit: Fit, share: float) -> Soft | None:
+    """Fit by shrinkage, without a rank; None where there are too few measurements to hold any out.
+
+    Sampled entries by :func:`~lowtucker.recovery.stacking.stacked_fit`; other measurements by
+    message passing (:class:`lowtucker.AMP`), and where that finds little by
+    :class:`lowtucker.Annealing`. With Huber's loss, rounds of weights follow.
+    """
+    share = share or SHARE
+    made = _fitted(robust.clipped(problem) if fit.loss == "huber" else problem, fit, share)
+    if fit.loss != "huber" or made is None:
+        return made
+    weights: Any = None
+    for _ in range(ROUNDS):
+        if made.result.status in CUT_SHORT or fit.time_is_up:
+            break
+        weights = robust.weights_at(problem, made.result.X, fit.tol)
+        again = _fitted(Problem(problem.A, problem.y, weights), fit, share)
+        if again is None:
+            break
+        made = again
+    return replace(made, result=replace(made.result, weights=weights))
+
+
+def _fitted(problem: Problem, fit: Fit, share: float) -> Soft | None:
+    entries = problem.as_entries
+    return _sensed(problem, fit, share) if entries is None else _completed(entries, fit, share)
+
+
+# Sampled entries
+
+
+def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
+    """Stack of shrinkage fits to sampled entries."""
+    once = distinct(problem)
+    stack = stacked_fit(once, fit, share)
+    if stack is None:
+        return None
+    held = _as_given(problem, once, stack.held)
+    status = stack.over or Status.APPROXIMATED
+    findings = [_of_the_stack(stack), *problem.A.diagnose((1,) * len(problem.shape))]
+    findings += _of_the_data(problem, stack)
+    result = _concluded(problem, stack.last, stack.X, stack.score, status, findings)
+    rank = None if stack.over else clear_rank(stack.plain)
+    return Soft(result, rank, held, stack.score)
+
+
+def _as_given(problem: Problem, once: Problem, held: NumPyArray) -> NumPyArray:
+    """Mask of held-out samples of a problem whose duplicates were merged in another."""
+    if once is problem:
+        return held
+    A: Any = problem.A
+    A_once: Any = once.A
+    out = np.zeros(problem.shape, dtype=bool)
+    out[tuple(A_once.indices[held].T)] = True
+    return np.asarray(out[tuple(A.indices.T)])
+
+
+def _of_the_stack(stack: Stack) -> Finding:
+    parts = [f"{weight:.2f} {name}" for name, weight in stack.weights.items()]
+    how = "; ".join(parts) if len(parts) > 1 else next(iter(stack.weights))
+    text = (
+        f"No rank was needed: shrinkage ({how}), with {float(stack.X.effective):.0f} effective "
+        f"degrees of freedom, predicts held-out samples to {stack.score:.2g}."
+    )
+    numbers = {
+        "weights": dict(stack.weights), "score": stack.score,
+        "effective": float(stack.X.effective),
+    }  # fmt: skip
+    return Finding("approximated", text, numbers)
+
+
+def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
+    """What was noticed of the samples: whole fibres missing, a large offset."""
+    found = []
+    if stack.mode is not None:
+        text = (
+            f"Whole fibres of mode {stack.mode} are missing; the held-out samples are whole fibres "
+            "too."
+        )
+        found.append(Finding("fibres", text, {"mode": stack.mode}))
+    y = to_numpy(problem.y)
+    mean, spread = abs(complex(np.mean(y))), float(np.std(y))
+    if spread and mean > OFFSET * spread:
+        text = f"The mean of the data, {mean / spread:.0f} times their spread, was taken out first."
+        found.append(Finding("offset", text, {"mean": mean, "spread": spread}))
+    return found
+
+
+# Other measurements
+
+
+def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
+    """Message passing on most of the measurements, and again on all."""
+    parts = Holdout.draw(problem, share, fit.seed)
+    if parts is None:
+        return None
+    held = to_numpy(parts.held.weights) > 0
+    quietly = replace(fit, tol=min(fit.tol, 1e-9), noise_std=None, X_true=None, loss="squared")
+    solver: Any = AMP()
+    first = quietly(parts.train, None, solver=solver, label="held out, AMP")
+    score = parts.score(first.X, fit).score
+    if (not score < POOR or first.status is Status.DIVERGED) and first.status not in CUT_SHORT:
+        first, solver, score = _annealed(parts, quietly, fit, first, score)
+    if first.status in CUT_SHORT:
+        last, status = first, first.status
+    else:
+        last = quietly(problem, None, solver=solver, before=first, label="all measurements")
+        status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
+        last = first if status in CUT_SHORT else last
+    X = last.X
+    text = (
+        f"No rank was needed: shrinkage ({solver.name}), with {float(X.effective):.0f} effective "
+        f"degrees of freedom, predicts held-out measurements to {score:.2g}."
+    )
+    numbers = {"solver": solver.name, "effective": float(X.effective), "score": score}
+    findings = [Finding("approximated", text, numbers)]
+    weights = None if problem.weights is None else to_numpy(problem.weights) > 0
+    findings += problem.A.diagnose((1,) * len(problem.shape), weights)
+    result = _concluded(problem, last, X, score, status, findings)
+    rank = None if status in CUT_SHORT else clear_rank(X)
+    return Soft(result, rank, held, score)
+
+
+def _annealed(
+    parts: Holdout, quietly: Fit, fit: Fit, first: Result, score: float
+) -> tuple[Result, Any, float]:
+    """Annealing with either prior, where it predicts held-out measurements better."""
+    whole = float(np.sum(fit.losses(parts.held, parts.held.y))) or 1.0
+
+    def judge(full: Any) -> tuple[float, Any]:
+        lost = float(np.sum(fit.losses(parts.held, parts.held.residual(full))))
+        return (lost / whole) ** 0.5, np.zeros(1)
+
+    best: tuple[Result, Any, float] = (first, AMP(), score)
+    last = first
+    for prior in ("sum", "product"):
+        solver = Annealing(prior=prior, judge=judge)
+        last = quietly(parts.train, None, solver=solver, before=last, label=f"held out, {prior}")
+        course: Any = None if last.state is None else last.state.memory
+        found = np.inf if course is None else float(np.asarray(to_numpy(course.score)))
+        if found < best[2]:
+            levels = solver.levels[: int(to_numpy(course.level)) + 1]
+            best = (last, replace(solver, levels=levels, judge=None), found)
+        if last.status in CUT_SHORT:
+            break
+    chosen, solver, score = best
+    costs = {"history": last.history, "epochs": last.epochs, "passes": last.passes}
+    return replace(chosen, **costs, seconds=last.seconds, status=last.status), solver, score
+
+
+# Both
+
+
+def _concluded(
+    problem: Problem,
+    last: Result,
+    X: ShrunkTensor,
+    score: float,
+    status: Status,
+    findings: list[Finding],
+) -> Result:
+    """Result of a search, in the data's own units, with how it was chosen."""
+    known = score if np.isfinite(score) else None
+    return replace(
+        last, X=X, residual=float(to_numpy(problem.relative_residual(X))), status=status,
+        m=int(problem.equations), state=None, error_estimate=known, held_out=known,
+        findings=tuple(findings), degrees_of_freedom=X.degrees_of_freedom, rank=None, error=None,
+    )  # fmt: skip
+
+
+def clear_rank(X: Any) -> tuple[int, ...] | None:
+    """Rank where the spectra of all modes have a clear gap; None where one has none."""
+    gaps = [_first_gap(np.asarray(to_numpy(values))) for values in spectra(X.full()).values]
+    if min(ratio for ratio, _ in gaps) < GAP:
+        return None
+    return attainable_rank(tuple(rank for _, rank in gaps))
+
+
+def _first_gap(s: NumPyArray) -> tuple[float, int]:
+    """Ratio at the first gap of a spectrum, and the rank before it; (0, 1) where there is none."""
+    if len(s) == 1:
+        return np.inf, 1
+    ratios = s[:-1] / np.maximum(s[1:], np.finfo(float).tiny)
+    where = np.flatnonzero(ratios >= GAP)
+    return (float(ratios[where[0]]), int(where[0]) + 1) if len(where) else (0.0, 1)
+
+
+def fits_in_memory(problem: Problem) -> bool:
+    """Whether tensors of the full size may be formed."""
+    return size(problem.shape) <= MOST

@@ -1,0 +1,333 @@
+"""Completion by a stack of shrinkage fits: each may be right somewhere, held-out samples weigh."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._array import size
+from lowtucker.problem import Problem
+from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holes import (
+    additive_effects,
+    held_like_the_holes,
+    missing_fibres,
+    places_of,
+)
+from lowtucker.run.result import Result
+from lowtucker.solvers import Annealing
+from lowtucker.solvers.annealing import LEVELS
+from lowtucker.status import Status
+from lowtucker.thresholding import ShrunkTensor
+
+__all__ = ["CUT_SHORT", "Stack", "stacked_fit"]
+
+NumPyArray = np.ndarray[Any, Any]
+# Folds of held-out samples for tensors of up to so many entries; one for larger ones
+FOLDS = {30_000: 3, 100_000: 2}
+# Entries from which on the search works in single precision, at twice the speed
+SINGLE = 100_000
+# Ways that predict held-out samples worse than the best by this factor are left; so many stay
+CONTENDER, MOST_WAYS = 1.3, 5
+# Least weight of a way in the stack
+LEAST = 0.05
+# Endings after which nothing more is tried
+CUT_SHORT = (Status.INTERRUPTED, Status.MAX_SECONDS)
+
+
+class Transform(NamedTuple):
+    """A transform that stabilises the variance, and its inverse."""
+
+    name: str
+    apply: Callable[[NumPyArray], NumPyArray]
+    invert: Callable[[NumPyArray], NumPyArray]
+
+
+PLAIN = Transform("none", lambda x: x, lambda x: x)
+ROOT = Transform("square root", np.sqrt, lambda x: np.maximum(x, 0) ** 2)
+
+
+def logarithm(y: NumPyArray) -> Transform:
+    """Logarithm of non-negative data, offset by their median: the same whatever their unit."""
+    unit = float(np.median(y[y > 0]))
+    return Transform(
+        "logarithm", lambda x: np.log1p(x / unit), lambda x: unit * np.expm1(np.minimum(x, 50))
+    )
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way to shrink: a transform, a prior, and whether noise is subtracted from variances."""
+
+    transform: Transform
+    prior: Any
+    subtract: bool
+
+    def __str__(self) -> str:
+        parts = [f"{self.prior} prior"]
+        parts += ["noise subtracted"] if self.subtract else []
+        parts += [] if self.transform is PLAIN else [f"on the {self.transform.name} of the data"]
+        return ", ".join(parts)
+
+    def into(self, problem: Problem) -> tuple[Problem, Any]:
+        """Return the problem in transformed and centred data, and the centre."""
+        values = self.transform.apply(np.asarray(problem.y))
+        centre = np.mean(values)
+        return Problem(problem.A, values - centre, problem.weights), centre
+
+    def out_of(self, values: NumPyArray, centre: Any) -> NumPyArray:
+        """Return numbers in the data's own units."""
+        return self.transform.invert(values + centre)
+
+
+@dataclass
+class Tried:
+    """What a way gave on the folds that it was tried on."""
+
+    way: Way
+    scores: list[float] = field(default_factory=list)
+    levels: list[int] = field(default_factory=list)
+    predictions: list[NumPyArray] = field(default_factory=list)
+    X: Any = None  # the tensor of the first fold, in the data's own units
+
+    @property
+    def score(self) -> float:
+        """Root mean square of the scores."""
+        return float(np.sqrt(np.mean(np.square(self.scores))))
+
+    @property
+    def level(self) -> int:
+        """Level in the middle of the best ones."""
+        return round(float(np.mean(self.levels)))
+
+
+class Stack(NamedTuple):
+    """Outcome of a stacked fit.
+
+    Attributes
+    ----------
+    X : ShrunkTensor
+        In the data's own units.
+    weights : dict of str to float
+        Ways that it is made of.
+    score : float
+        Relative error on held-out samples; the weights of each fold are those of the others.
+    plain : ShrunkTensor
+        Fit to most of the samples by the best way without a transform.
+    held : mask of the samples of the first fold
+    mode : int or None
+        Mode along which whole fibres are missing.
+    last : Result
+        The last run, with the history and the cost of all.
+    over : Status or None
+        Why the search was cut short.
+    """
+
+    X: ShrunkTensor
+    weights: dict[str, float]
+    score: float
+    plain: Any
+    held: NumPyArray
+    mode: int | None
+    last: Result
+    over: Status | None
+
+
+def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
+    """Complete distinct sampled entries by shrinkage, without a rank.
+
+    Both priors, with and without subtracting the noise, and square roots and logarithms of data
+    that are not negative are tried on most of the samples, each down the noise levels until
+    held-out samples are predicted worse. Those that come close to the best are combined with the
+    weights, not negative, that predict the held-out samples best in the data's own units; each is
+    fitted again to all samples. Samples are held out as the holes are: whole fibres where whole
+    fibres are missing.
+
+    None where there are too few samples to hold any out.
+
+    Cost: up to 7 walks of 14 levels with 8 steps, 5 more for every other fold, and one for each way
+    in the stack; a step is a multilinear spectrum. Memory: some tensors of the full size.
+    """
+    mode = missing_fibres(problem)
+    count = next((k for most, k in FOLDS.items() if size(problem.shape) <= most), 1)
+    folds = held_like_the_holes(problem, share, mode, count, fit.seed)
+    if not folds:
+        return None
+    search = Search(problem, folds, fit, mode is not None)
+    tried = search.all_ways()
+    weights, score = search.combined(tried)
+    X, names = search.refitted(tried, weights)
+    plain = min((t for t in tried if t.way.transform is PLAIN), key=lambda t: t.score)
+    assert search.last is not None  # at least one walk was begun
+    return Stack(X, names, score, plain.X, folds[0], mode, search.last, search.over)
+
+
+class Search:
+    """Walks down the noise levels: what they found, and what they cost."""
+
+    def __init__(
+        self, problem: Problem, folds: list[NumPyArray], fit: Fit, additive: bool
+    ) -> None:
+        self.problem, self.folds, self.additive = problem, folds, additive
+        self.fit = replace(fit, tol=0.0, noise_std=None, X_true=None, loss="squared")
+        self.losses = fit.losses
+        self.last: Result | None = None
+        self.over: Status | None = None  # why nothing more may be tried
+
+    def all_ways(self) -> list[Tried]:
+        """Try ways on the first fold, and contenders on the others; the best first."""
+        tried = [
+            self._tried(Way(PLAIN, prior, subtract))
+            for prior in ("sum", "product")
+            for subtract in (False, True)
+        ]
+        best = [min(pair, key=lambda t: t.score) for pair in (tried[:2], tried[2:])]
+        for transform in transforms_of(np.asarray(self.problem.y)):
+            tried += [self._tried(replace(t.way, transform=transform)) for t in best]
+        tried = sorted((t for t in tried if t.X is not None), key=lambda t: t.score)
+        contenders = [t for t in tried if t.score <= CONTENDER * tried[0].score][:MOST_WAYS]
+        for k in range(1, len(self.folds)):
+            for one in contenders:
+                self._try(one, k)
+        complete = [t for t in contenders if len(t.scores) == len(contenders[0].scores)]
+        rest = [t for t in tried if t not in complete]
+        return sorted(complete, key=lambda t: t.score) + rest
+
+    def _tried(self, way: Way) -> Tried:
+        tried = Tried(way)
+        self._try(tried, 0)
+        if not tried.scores:  # there was no time for any level
+            tried.scores, tried.levels = [np.inf], [0]
+        return tried
+
+    def _try(self, tried: Tried, fold: int) -> None:
+        """Walk on the samples that a fold leaves; judge by the others."""
+        if self.over:
+            return
+        held = self.folds[fold]
+        train = self.problem.block(np.flatnonzero(~held))
+        unseen = self.problem.block(np.flatnonzero(held))
+        inside, centre = tried.way.into(train)
+        where = places_of(unseen)
+        whole = float(np.sum(self.losses(unseen, unseen.y))) or 1.0
+
+        def judge(full: Any) -> tuple[float, Any]:
+            found = tried.way.out_of(np.asarray(full).reshape(-1)[where], centre)
+            lost = float(np.sum(self.losses(unseen, unseen.y - found)))
+            return (lost / whole) ** 0.5, found
+
+        result = self._walked(tried.way, inside, LEVELS, judge, f"{tried.way}, fold {fold + 1}")
+        if fold == 0:
+            full = tried.way.out_of(np.asarray(result.X.full()), centre)
+            tried.X = ShrunkTensor(full, result.X.effective)
+        course: Any = None if result.state is None else result.state.memory
+        if course is None or not np.isfinite(float(np.asarray(course.score))):
+            return
+        tried.scores.append(float(np.asarray(course.score)))
+        tried.levels.append(int(np.asarray(course.level)))
+        tried.predictions.append(np.asarray(course.answer, dtype=unseen.y.dtype))
+
+    def _walked(
+        self, way: Way, inside: Problem, levels: tuple[float, ...], judge: Any, label: str
+    ) -> Result:
+        """Walk down the levels."""
+        start = additive_effects(inside) if self.additive else None
+        y = np.asarray(inside.y)
+        if judge is not None and size(inside.shape) >= SINGLE:
+            narrow = np.complex64 if np.iscomplexobj(y) else np.float32
+            inside = Problem(inside.A, y.astype(narrow), inside.weights)
+        solver = Annealing(prior=way.prior, subtract=way.subtract, levels=levels, judge=judge)
+        fit = replace(self.fit, max_epochs=len(levels) + 1)
+        result = fit(inside, None, start=start, solver=solver, before=self.last, label=label)
+        self.last = result
+        self.over = result.status if result.status in CUT_SHORT else self.over
+        return result
+
+    def combined(self, tried: list[Tried]) -> tuple[NumPyArray, float]:
+        """Weights of the ways, by the held-out samples, and the error to expect."""
+        folds = len(tried[0].scores)
+        ways = [t for t in tried if len(t.predictions) == folds][:MOST_WAYS]
+        ways = [t for t in ways if t.score <= CONTENDER * tried[0].score]
+        alone = np.zeros(len(tried))
+        alone[0] = 1.0
+        if len(ways) < 2:
+            return alone, tried[0].score
+        truth = [np.asarray(self.problem.y)[held] for held in self.folds[:folds]]
+        guesses = [np.stack([t.predictions[k] for t in ways], axis=1) for k in range(folds)]
+        if folds == 1:  # two halves stand for folds
+            half = np.arange(len(truth[0])) % 2 == 0
+            truth = [truth[0][half], truth[0][~half]]
+            guesses = [guesses[0][half], guesses[0][~half]]
+        squares = whole = 0.0
+        for k in range(len(truth)):
+            others = [j for j in range(len(truth)) if j != k]
+            a = _weights([guesses[j] for j in others], [truth[j] for j in others])
+            squares += float(np.sum(np.abs(truth[k] - guesses[k] @ a) ** 2))
+            whole += float(np.sum(np.abs(truth[k]) ** 2))
+        score = (squares / (whole or 1.0)) ** 0.5
+        if not score < tried[0].score:
+            return alone, tried[0].score
+        a = _weights(guesses, truth)
+        for _ in range(len(a)):
+            small = (a > 0) & (a < LEAST)
+            if not small.any():
+                break
+            a = np.where(small, 0.0, a)
+            keep = np.flatnonzero(a)
+            a[keep] = _weights([g[:, keep] for g in guesses], truth)
+        if not a.any():
+            return alone, tried[0].score
+        weights = np.zeros(len(tried))
+        for t, weight in zip(ways, a, strict=True):
+            weights[tried.index(t)] = weight
+        return weights, score
+
+    def refitted(
+        self, tried: list[Tried], weights: NumPyArray
+    ) -> tuple[ShrunkTensor, dict[str, float]]:
+        """Fit all samples by every way in the stack, to its best level, and combine them."""
+        total: Any = 0.0
+        effective = 0.0
+        for one, weight in zip(tried, weights.tolist(), strict=True):
+            if not weight:
+                continue
+            full, count = one.X.full(), float(one.X.effective)
+            if not self.over:
+                inside, centre = one.way.into(self.problem)
+                levels = LEVELS[: one.level + 1]
+                result = self._walked(one.way, inside, levels, None, f"{one.way}, all samples")
+                if not self.over:
+                    full = one.way.out_of(np.asarray(result.X.full()), centre)
+                    count = float(result.X.effective)
+            total = total + weight * full
+            effective += weight * count
+        names = {str(t.way): w for t, w in zip(tried, weights.tolist(), strict=True) if w}
+        real = np.asarray(self.problem.y).real.dtype
+        return ShrunkTensor(total, np.asarray(effective, dtype=real)), names
+
+
+def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:
+    """Non-negative weights with which guesses are closest to the truth."""
+    from scipy.optimize import nnls
+
+    left, right = np.concatenate(guesses), np.concatenate(truth)
+    if np.iscomplexobj(right) or np.iscomplexobj(left):
+        left = np.concatenate([left.real, left.imag])
+        right = np.concatenate([right.real, right.imag])
+    gram = left.T @ left
+    scale = float(np.trace(gram)) or 1.0
+    # by the normal equations: as many rows as ways
+    root = np.linalg.cholesky(gram / scale + 1e-12 * np.eye(len(gram)))
+    towards = np.linalg.solve(root, left.T @ right / scale)
+    found: NumPyArray = nnls(root.T, towards)[0]
+    return found
+
+
+def transforms_of(y: NumPyArray) -> list[Transform]:
+    """Transforms that may suit the data: none for complex or negative numbers."""
+    if np.iscomplexobj(y) or np.min(y) < 0 or not np.max(y) > 0:
+        return []
+    return [ROOT, logarithm(y)]
