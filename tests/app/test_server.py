@@ -28,7 +28,7 @@ from lowtucker.lab.app.uploads import Store
 from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.video import save_gif
 
-STATIC = Path(lt.__file__).parent / "app" / "static"
+STATIC = Path(lt.__file__).parent / "lab" / "app" / "static"
 SMALL = {"tab": "synthetic", "shape": "8,8,6", "rank": "2,2,2", "solvers": "auto", "seed": "3"}
 
 
@@ -68,7 +68,9 @@ def test_page_has_a_strict_content_security_policy(server):
 
 
 def test_page_has_no_external_links():
-    for path in STATIC.glob("*.*"):
+    paths = list(STATIC.glob("*.*"))
+    assert paths
+    for path in paths:
         urls = set(re.findall(r"https?://[^\s\"'<>]+", path.read_text()))
         assert urls <= {"http://www.w3.org/2000/svg"}, path
         assert "style=" not in path.read_text() or path.suffix != ".html"  # forbidden by the policy
@@ -209,6 +211,24 @@ def flame():
     stream = io.BytesIO()
     np.save(stream, synthetic_flame((20, 24, 8)))
     return stream.getvalue()
+
+
+def test_recovery_of_a_file_without_a_rank(server, flame, tmp_path, monkeypatch):
+    _, found = server.upload("flame.npy", flame)
+    asked = {"tab": "data", "file": found["key"], "rows": "3:12", "columns": "5:12",
+             "frames": "2:5", "known": "none", "share": "60", "operator": "entries"}  # fmt: skip
+    status, facts = server.post("/api/describe", asked)
+    assert (status, facts["dof"], facts["ratio"]) == (200, None, None)
+    events = server.run(**asked)
+    assert "error" not in events
+    assert events["result"][0]["best"] is None
+    assert [event["name"] for event in events["file"]] == ["result.npz", "report.html"]
+    (tmp_path / "flame.npy").write_bytes(flame)
+    monkeypatch.chdir(tmp_path)
+    same(events["result"][0], executed(events["code"][0]["code"])["result"])
+    status, refused = server.post("/api/describe", asked | {"solver": "tiht"})
+    assert (status, refused["field"]) == (422, "solver")
+    assert "TIHT needs a rank" in refused["error"]
 
 
 @pytest.mark.parametrize("operator", [pytest.param("gaussian", marks=pytest.mark.slow), "entries"])

@@ -113,7 +113,7 @@ RECOVER = [
     (lambda: recover(y=bad(y)), ValueError, "y has ... or give them the weight"),
     (lambda: recover(y=1j * y), ValueError, "y is ... otherwise give y.real"),
     (lambda: recover(y=[[1], [1, 2]]), ValueError, "y must be an array of numbers"),
-    (lambda: recover(rank=None), ValueError, "rank is needed for"),
+    (lambda: recover(rank=None, solver="tiht"), ValueError, "rank is needed"),
     (lambda: recover(rank=2), TypeError, "rank must ... Try rank=(2, 2, 2)"),
     (lambda: recover(rank=(2, 2)), ValueError, "rank must have one entry per mode:"),
     (lambda: recover(rank=(2, 9, 2)), ValueError, "rank[1] = 9 must be between 1 and 3, the"),

@@ -132,6 +132,7 @@ BAD = [
     ([*CALL, "-o", "y.npz"], "output y.npz exists"),
     ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
     ([*CALL[:-2], "-o", "x.npz", "--solver", "rgn"], "--rank is needed with these solver settings"),
+    ([*CALL[:-2], "-o", "x.npz", "--start", "X.npy"], "--rank is needed with --start X.npy"),
     ([*CALL, "-o", "x.npz", "--max-seconds", "nan"], "max_seconds must be positive"),
     ([*CALL, "-o", "x.npz", "--max-rank", "3,3,3"], "--max-rank belongs to --rank auto"),
     ([*CALL[:-1], "auto", "-o", "x.npz", "--max-rank", "3,3"], "RankSearch(max=(3, 3))"),

@@ -73,6 +73,8 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
     chosen, begin = as_solver(solver, step, block_size), None if start is None else _start(start)
     if rank is None and max_rank is None:
         rank = getattr(begin, "rank", None)
+        if begin is not None and rank is None:
+            raise ValueError(f"--rank is needed with --start {start}, which has none. Give it.")
     check_rank_known(rank, max_rank, chosen)
     A = lt.io.load_operator(a, shape, name=name_a, order=order)
     check_fits(output, A.shape)

@@ -152,7 +152,7 @@ def code(setting: Synthetic | Data | Phase | Figure) -> str:
 def _synthetic_code(setting: Synthetic) -> str:
     body = [
         f"shape, rank, m = {setting.shape}, {setting.rank}, {setting.m}"
-        f"  # {setting.m / setting.dof:.3g} measurements per degree of freedom",
+        f"  # {setting.facts()['ratio']:.3g} measurements per degree of freedom",
         _signal_code(setting),
         *_operator_code(setting),
         "y = A.forward(X_true)",

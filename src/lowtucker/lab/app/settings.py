@@ -27,7 +27,7 @@ class Recovery:
     """Settings shared by a synthetic recovery and that of a file."""
 
     shape: tuple[int, ...]
-    rank: tuple[int, ...]
+    rank: tuple[int, ...] | None  # None: not given, for data
     m: int
     operator: str
     solvers: tuple[str, ...]
@@ -38,14 +38,14 @@ class Recovery:
     max_seconds: float
 
     @property
-    def dof(self) -> int:
-        """Degrees of freedom of a tensor of this rank."""
-        return degrees_of_freedom(self.shape, self.rank)
+    def dof(self) -> int | None:
+        """Degrees of freedom of a tensor of this rank, if it is given."""
+        return None if self.rank is None else degrees_of_freedom(self.shape, self.rank)
 
     def facts(self) -> dict[str, Any]:
         """Return the numbers that the page shows with the settings."""
-        size = math.prod(self.shape)
-        return {"m": self.m, "dof": self.dof, "entries": size, "ratio": self.m / self.dof,
+        size, ratio = math.prod(self.shape), None if self.dof is None else self.m / self.dof
+        return {"m": self.m, "dof": self.dof, "entries": size, "ratio": ratio,
                 "share": self.m / size}  # fmt: skip
 
 
@@ -53,6 +53,7 @@ class Recovery:
 class Synthetic(Recovery):
     """Recovery of a synthetic tensor, with or without noise."""
 
+    rank: tuple[int, ...]
     signal: str
     noise: float  # standard deviation, relative to the root mean square of A(X)
 
@@ -179,12 +180,18 @@ def _data(words: Words, limits: Limits, upload: Mapping[str, Any] | None) -> Dat
     full = arrays[name]["shape"]
     crop = tuple(words.span(axis, n) for axis, n in zip(AXES, full, strict=True))
     shape = tuple(last - first + 1 for first, last in crop)
-    rank = _rank(words, tuple(min(n, r) for n, r in zip(shape, (6, 6, 3), strict=True)), shape)
+    usual = tuple(min(n, r) for n, r in zip(shape, (6, 6, 3), strict=True))
+    known = words.choice("known", ("given", "none"), "given") == "given"
+    rank = _rank(words, usual, shape) if known else None
     share = words.number("share", 30.0, 0.01, 400)
     m = max(1, round(share / 100 * math.prod(shape)))
     operator = words.choice("operator", ("gaussian", "entries", "dct"), "gaussian")
     _check_sizes(limits, "share", shape, m, operator, 4)
     solver = words.choice("solver", tuple(SOLVERS), "auto")
+    if rank is None and solver != "auto":
+        raise SettingError(
+            "solver", f"{SOLVERS[solver]} needs a rank. Choose auto, or give the rank."
+        )
     return Data(
         shape, rank, m, operator, (solver,), None, None, words.integer("seed", 0, 0, 10**9),
         FEW if solver == "auto" else EPOCHS, limits.seconds, upload["file"], upload["reader"],

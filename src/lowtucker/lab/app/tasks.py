@@ -89,7 +89,9 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     A = make_operator(setting, np.float32 if single else np.float64)
     _emit_problem(setting, pixels, emit)
     (name,) = setting.solvers
-    best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
+    best = None
+    if setting.rank is not None:
+        best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
     result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit, best)
     result.save(folder / "result.npz")
     emit("file", {"name": "result.npz"})
@@ -124,7 +126,8 @@ def _recovered(
         max_epochs=setting.max_epochs, max_seconds=setting.max_seconds, seed=setting.seed,
         callbacks=[watch],
     )  # fmt: skip
-    history = {name: [finite(v) for v in result.history[name]] for name in COLUMNS}
+    columns: dict[str, Any] = {"error": [math.nan] * result.history.rows} | dict(result.history)
+    history = {name: [finite(v) for v in columns[name]] for name in COLUMNS}
     content = {
         "solver": SOLVERS[name],
         "history": history,

@@ -100,6 +100,7 @@ export class Data extends Panel {
   adapt(target) {
     if (!this.file) return;
     if (target?.dataset.field === "array") { this.cropped(false); return; }
+    part(this.root, "ranks").hidden = read(this.root).known === "none";
     this.spans().forEach(([low, high], k) => {
       const rank = this.root.querySelector(`[data-field="rank"][data-index="${k}"]`);
       rank.max = Math.max(1, Math.min(24, high - low + 1));
@@ -153,7 +154,8 @@ export class Data extends Panel {
     const b = (text) => make("b", {}, text);
     part(this.root, "story").replaceChildren(
       "This part has ", b(counted(facts.entries)), " entries. It is recovered from ", b(counted(facts.m)), " measurements: ",
-      b(`${facts.ratio.toPrecision(3)} measurements`), ` per degree of freedom (${counted(facts.dof)} at this rank). Real clips are only approximately of low rank, so a small error remains.`,
+      ...(facts.dof === null ? ["held-out measurements decide on a rank."] : [b(`${facts.ratio.toPrecision(3)} measurements`), ` per degree of freedom (${counted(facts.dof)} at this rank).`]),
+      " Real clips are only approximately of low rank, so a small error remains.",
     );
     bars(part(this.root, "bars"), facts);
   }

@@ -104,7 +104,7 @@ export class Recovery {
 // Three bars to scale: entries, measurements, degrees of freedom.
 export function bars(place, facts) {
   const most = Math.max(facts.entries, facts.m);
-  const rows = [["entries", facts.entries, "all"], ["measurements", facts.m, "m"], ["degrees of freedom", facts.dof, "dof"]];
+  const rows = [["entries", facts.entries, "all"], ["measurements", facts.m, "m"], ["degrees of freedom", facts.dof, "dof"]].filter(([, n]) => n !== null);
   place.replaceChildren(...rows.flatMap(([name, n, kind]) => {
     const bar = make("i", { class: kind });
     bar.style.width = `${(100 * n) / most}%`;
