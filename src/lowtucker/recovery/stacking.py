@@ -30,10 +30,12 @@ NumPyArray = np.ndarray[Any, Any]
 FOLDS = {30_000: 3, 100_000: 2}
 # Entries from which on the search works in single precision, at twice the speed
 SINGLE = 100_000
-# Ways that predict held-out samples worse than the best by this factor are left; so many stay
-CONTENDER, MOST_WAYS = 1.3, 5
-# Least weight of a way in the stack
-LEAST = 0.05
+# Ways that predict held-out samples worse than the best by this factor are left
+CONTENDER = 2.0
+# A transform must predict better than none by so many standard errors
+SURELY = 2.0
+# Spread of the weights about equal ones that is expected; the least weight of a way in the stack
+PRIOR, LEAST = 0.3, 0.05
 # Endings after which nothing more is tried
 CUT_SHORT = (Status.INTERRUPTED, Status.MAX_SECONDS)
 
@@ -157,10 +159,9 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
     if not folds:
         return None
     search = Search(problem, folds, fit, mode is not None)
-    tried = search.all_ways()
-    weights, score = search.combined(tried)
-    X, names = search.refitted(tried, weights)
-    plain = min((t for t in tried if t.way.transform is PLAIN), key=lambda t: t.score)
+    ways, plain = search.all_ways()
+    weights, score = search.combined(ways)
+    X, names = search.refitted(ways, weights)
     assert search.last is not None  # at least one walk was begun
     return Stack(X, names, score, plain.X, folds[0], mode, search.last, search.over)
 
@@ -168,33 +169,42 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
 class Search:
     """Walks down the noise levels: what they found, and what they cost."""
 
-    def __init__(
-        self, problem: Problem, folds: list[NumPyArray], fit: Fit, additive: bool
-    ) -> None:
+    def __init__(self, problem: Problem, folds: list[NumPyArray], fit: Fit, additive: bool) -> None:
         self.problem, self.folds, self.additive = problem, folds, additive
         self.fit = replace(fit, tol=0.0, noise_std=None, X_true=None, loss="squared")
         self.losses = fit.losses
         self.last: Result | None = None
         self.over: Status | None = None  # why nothing more may be tried
 
-    def all_ways(self) -> list[Tried]:
-        """Try ways on the first fold, and contenders on the others; the best first."""
+    def all_ways(self) -> tuple[list[Tried], Tried]:
+        """Ways of the stack, tried on all folds, the best first; and the best plain one."""
         tried = [
             self._tried(Way(PLAIN, prior, subtract))
             for prior in ("sum", "product")
             for subtract in (False, True)
         ]
         best = [min(pair, key=lambda t: t.score) for pair in (tried[:2], tried[2:])]
+        stack = [t for t in best if t.score <= CONTENDER * min(one.score for one in best)]
         for transform in transforms_of(np.asarray(self.problem.y)):
-            tried += [self._tried(replace(t.way, transform=transform)) for t in best]
-        tried = sorted((t for t in tried if t.X is not None), key=lambda t: t.score)
-        contenders = [t for t in tried if t.score <= CONTENDER * tried[0].score][:MOST_WAYS]
+            others = [(self._tried(replace(t.way, transform=transform)), t) for t in best]
+            stack += [one for one, plain in others if self._surely_better(one, plain)]
+        stack = [t for t in stack if t.score <= CONTENDER * min(one.score for one in stack)]
         for k in range(1, len(self.folds)):
-            for one in contenders:
+            for one in stack:
                 self._try(one, k)
-        complete = [t for t in contenders if len(t.scores) == len(contenders[0].scores)]
-        rest = [t for t in tried if t not in complete]
-        return sorted(complete, key=lambda t: t.score) + rest
+        folds = min(len(t.scores) for t in stack)
+        for one in stack:
+            one.scores, one.levels = one.scores[:folds], one.levels[:folds]
+        plain = min(best, key=lambda t: t.score)
+        return sorted(stack, key=lambda t: t.score), plain
+
+    def _surely_better(self, one: Tried, other: Tried) -> bool:
+        """Whether a way predicts the first fold better, beyond chance."""
+        if not (one.predictions and other.predictions):
+            return False
+        truth = np.asarray(self.problem.y)[self.folds[0]]
+        more = np.abs(truth - other.predictions[0]) ** 2 - np.abs(truth - one.predictions[0]) ** 2
+        return float(np.mean(more)) > SURELY * float(np.std(more)) / len(more) ** 0.5
 
     def _tried(self, way: Way) -> Tried:
         tried = Tried(way)
@@ -246,15 +256,12 @@ class Search:
         self.over = result.status if result.status in CUT_SHORT else self.over
         return result
 
-    def combined(self, tried: list[Tried]) -> tuple[NumPyArray, float]:
+    def combined(self, ways: list[Tried]) -> tuple[NumPyArray, float]:
         """Weights of the ways, by the held-out samples, and the error to expect."""
-        folds = len(tried[0].scores)
-        ways = [t for t in tried if len(t.predictions) == folds][:MOST_WAYS]
-        ways = [t for t in ways if t.score <= CONTENDER * tried[0].score]
-        alone = np.zeros(len(tried))
-        alone[0] = 1.0
-        if len(ways) < 2:
-            return alone, tried[0].score
+        alone = np.eye(len(ways))[0]
+        folds = min(len(t.predictions) for t in ways)
+        if len(ways) < 2 or not folds:
+            return alone, ways[0].score
         truth = [np.asarray(self.problem.y)[held] for held in self.folds[:folds]]
         guesses = [np.stack([t.predictions[k] for t in ways], axis=1) for k in range(folds)]
         if folds == 1:  # two halves stand for folds
@@ -267,23 +274,10 @@ class Search:
             a = _weights([guesses[j] for j in others], [truth[j] for j in others])
             squares += float(np.sum(np.abs(truth[k] - guesses[k] @ a) ** 2))
             whole += float(np.sum(np.abs(truth[k]) ** 2))
-        score = (squares / (whole or 1.0)) ** 0.5
-        if not score < tried[0].score:
-            return alone, tried[0].score
         a = _weights(guesses, truth)
-        for _ in range(len(a)):
-            small = (a > 0) & (a < LEAST)
-            if not small.any():
-                break
-            a = np.where(small, 0.0, a)
-            keep = np.flatnonzero(a)
-            a[keep] = _weights([g[:, keep] for g in guesses], truth)
-        if not a.any():
-            return alone, tried[0].score
-        weights = np.zeros(len(tried))
-        for t, weight in zip(ways, a, strict=True):
-            weights[tried.index(t)] = weight
-        return weights, score
+        if a.max() < LEAST:
+            return alone, ways[0].score
+        return np.where(a < LEAST, 0.0, a), (squares / (whole or 1.0)) ** 0.5
 
     def refitted(
         self, tried: list[Tried], weights: NumPyArray
@@ -310,18 +304,26 @@ class Search:
 
 
 def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:
-    """Non-negative weights with which guesses are closest to the truth."""
+    r"""Non-negative weights with which guesses are closest to the truth.
+
+    Drawn to equal ones, by a prior of standard deviation PRIOR: with errors e of heavy tails few
+    samples decide, and the variance of the weights grows by the kurtosis of e.
+    """
     from scipy.optimize import nnls
 
     left, right = np.concatenate(guesses), np.concatenate(truth)
     if np.iscomplexobj(right) or np.iscomplexobj(left):
         left = np.concatenate([left.real, left.imag])
         right = np.concatenate([right.real, right.imag])
-    gram = left.T @ left
-    scale = float(np.trace(gram)) or 1.0
-    # by the normal equations: as many rows as ways
-    root = np.linalg.cholesky(gram / scale + 1e-12 * np.eye(len(gram)))
-    towards = np.linalg.solve(root, left.T @ right / scale)
+    ways = left.shape[1]
+    gaps = np.min(np.abs(right[:, None] - left), axis=1) ** 2
+    unit = float(np.mean(right**2)) or 1.0
+    square = float(np.mean(gaps)) / unit
+    kurtosis = float(np.mean(gaps**2)) / float(np.mean(gaps)) ** 2 if square else 1.0
+    ridge = square * kurtosis / PRIOR**2 + 1e-12 * len(right)
+    gram = left.T @ left / unit + ridge * np.eye(ways)
+    root = np.linalg.cholesky(gram)
+    towards = np.linalg.solve(root, left.T @ right / unit + ridge / ways)
     found: NumPyArray = nnls(root.T, towards)[0]
     return found
 
