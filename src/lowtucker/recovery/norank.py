@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from lowtucker._array import eps
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
 from lowtucker.recovery.rank import RankSearch
-from lowtucker.recovery.soft import POOR, Soft, fits_in_memory, soft_fit
+from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
-from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
 __all__ = ["without_rank"]
 
@@ -19,6 +20,11 @@ __all__ = ["without_rank"]
 LEFT = 1.5
 # A rank that the spectrum shows is kept where it predicts held-out data as well, up to this
 TIE = 1.02
+# Held-out residuals above this tell that shrinkage has found little; where measurements are few, a
+# lower one: below 5 per degree of freedom shrinkage may miss what a rank of 4 fits exactly
+POOR, FAIR, FEW, SMALL_RANK = 0.5, 0.05, 5.0, 4
+# Where the spectra have a gap the data are fitted to this
+EXACT = 1e-8
 
 
 def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
@@ -35,9 +41,15 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
         return soft.result
     if soft.rank is not None and _enough(problem, soft.rank):
         return _of_the_gap(problem, fit, soft, soft.rank)
-    if soft.score > POOR:
+    if soft.score > (FAIR if _few(problem) else POOR):
         return _searched(problem, fit, soft)
     return soft.result
+
+
+def _few(problem: Problem) -> bool:
+    """Whether there are too few measurements for shrinkage to find even a small rank."""
+    rank = attainable_rank(tuple(min(SMALL_RANK, n) for n in problem.shape))
+    return bool(problem.equations < FEW * degrees_of_freedom(problem.shape, rank))
 
 
 def _enough(problem: Problem, rank: tuple[int, ...]) -> bool:
@@ -46,12 +58,14 @@ def _enough(problem: Problem, rank: tuple[int, ...]) -> bool:
 
 def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -> Result:
     """Fit the rank that the spectra show, and keep it where it predicts as well."""
-    hard = held_out_fit(problem, rank, replace(fit, stage=f"rank {rank}"), soft.held)
+    tol = min(fit.tol, max(EXACT, 100 * eps(problem.y)))
+    exactly = replace(fit, stage=f"rank {rank}", tol=tol)
+    hard = held_out_fit(problem, rank, exactly, soft.held)
     if hard.status is Status.INTERRUPTED:
         return replace(soft.result, status=Status.INTERRUPTED)
     if hard.held_out is None or hard.held_out > TIE * soft.score:  # of the same measurements
         return _with_cost_of(soft.result, hard)
-    if not hard.success and hard.status not in OVER:  # it predicts held-out data all the same
+    if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
         hard = replace(hard, status=Status.APPROXIMATED)
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})

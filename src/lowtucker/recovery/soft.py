@@ -20,7 +20,7 @@ from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, spectra
 from lowtucker.thresholding import ShrunkTensor
 
-__all__ = ["MOST", "POOR", "Soft", "clear_rank", "soft_fit"]
+__all__ = ["Soft", "clear_rank", "fits_in_memory", "soft_fit"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Entries of the largest tensor that is shrunk: tensors of the full size are formed
@@ -29,8 +29,10 @@ MOST = 10**7
 SHARE = 0.1
 # Ratio of successive singular values that is a gap: such data are of low rank
 GAP = 10.0
-# Held-out residuals above this tell that shrinkage has found little: a rank may
+# Held-out residuals of message passing above this are a reason to try annealing
 POOR = 0.5
+# A fit to all measurements whose noise is larger than that of the first fit by this is not kept
+WORSE = 2.0
 # Rounds of Huber's weights
 ROUNDS = 3
 # An offset of so many times the spread is worth a finding
@@ -98,7 +100,7 @@ def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     findings = [_of_the_stack(stack), *problem.A.diagnose((1,) * len(problem.shape))]
     findings += _of_the_data(problem, stack)
     result = _concluded(problem, stack.last, stack.X, stack.score, status, findings)
-    rank = None if stack.over else clear_rank(stack.plain)
+    rank = None if stack.over else clear_rank(stack.plain, stack.score)
     return Soft(result, rank, held, stack.score)
 
 
@@ -162,9 +164,14 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     if first.status in CUT_SHORT:
         last, status = first, first.status
     else:
-        last = quietly(problem, None, solver=solver, before=first, label="all measurements")
+        # from the first fit: with few measurements another start may lead elsewhere
+        last = quietly(
+            problem, None, start=first.X, solver=solver, before=first, label="all measurements"
+        )
         status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
-        last = first if status in CUT_SHORT else last
+        worse = not _noise_of(last) <= WORSE * _noise_of(first)
+        if status in CUT_SHORT or worse:
+            last = replace(last, X=first.X)
     X = last.X
     text = (
         f"No rank was needed: shrinkage ({solver.name}), with {float(X.effective):.0f} effective "
@@ -175,8 +182,15 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     weights = None if problem.weights is None else to_numpy(problem.weights) > 0
     findings += problem.A.diagnose((1,) * len(problem.shape), weights)
     result = _concluded(problem, last, X, score, status, findings)
-    rank = None if status in CUT_SHORT else clear_rank(X)
+    rank = None if status in CUT_SHORT else clear_rank(X, score)
     return Soft(result, rank, held, score)
+
+
+def _noise_of(result: Result) -> float:
+    """Noise that message passing ended with; 0 of other fits."""
+    memory = None if result.state is None else result.state.memory
+    lowest = getattr(memory, "lowest", None)
+    return 0.0 if lowest is None else float(np.asarray(to_numpy(lowest)))
 
 
 def _annealed(
@@ -226,21 +240,25 @@ def _concluded(
     )  # fmt: skip
 
 
-def clear_rank(X: Any) -> tuple[int, ...] | None:
-    """Rank where the spectra of all modes have a clear gap; None where one has none."""
-    gaps = [_first_gap(np.asarray(to_numpy(values))) for values in spectra(X.full()).values]
-    if min(ratio for ratio, _ in gaps) < GAP:
-        return None
-    return attainable_rank(tuple(rank for _, rank in gaps))
+def clear_rank(X: Any, score: float) -> tuple[int, ...] | None:
+    """Rank where the spectra of all modes have a clear gap; None where one has none.
+
+    What is beyond the gap must be smaller than the error of X, by held-out measurements: an offset,
+    too, makes a gap.
+    """
+    ranks = [_gap(np.asarray(to_numpy(values)), score) for values in spectra(X.full()).values]
+    return attainable_rank(tuple(ranks)) if all(ranks) else None
 
 
-def _first_gap(s: NumPyArray) -> tuple[float, int]:
-    """Ratio at the first gap of a spectrum, and the rank before it; (0, 1) where there is none."""
+def _gap(s: NumPyArray, score: float) -> int:
+    """Rank before the first gap of a spectrum with little behind it; 0 where there is none."""
     if len(s) == 1:
-        return np.inf, 1
+        return 1
+    total = float(np.linalg.norm(s)) or 1.0
+    behind = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1][1:] / total
     ratios = s[:-1] / np.maximum(s[1:], np.finfo(float).tiny)
-    where = np.flatnonzero(ratios >= GAP)
-    return (float(ratios[where[0]]), int(where[0]) + 1) if len(where) else (0.0, 1)
+    where = np.flatnonzero((ratios >= GAP) & (behind <= score))
+    return int(where[0]) + 1 if len(where) else 0
 
 
 def fits_in_memory(problem: Problem) -> bool:

@@ -187,7 +187,10 @@ class Search:
         stack = [t for t in best if t.score <= CONTENDER * min(one.score for one in best)]
         for transform in transforms_of(np.asarray(self.problem.y)):
             others = [(self._tried(replace(t.way, transform=transform)), t) for t in best]
-            stack += [one for one, plain in others if self._surely_better(one, plain)]
+            better = [one for one, plain in others if self._surely_better(one, plain)]
+            if not better:  # nor will a stronger one be
+                break
+            stack += better
         stack = [t for t in stack if t.score <= CONTENDER * min(one.score for one in stack)]
         for k in range(1, len(self.folds)):
             for one in stack:
