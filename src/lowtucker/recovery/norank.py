@@ -39,11 +39,26 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
         return recovered(problem, RankSearch(), fit)
     if soft.result.status in OVER:
         return soft.result
+    kept: Result | None = None
     if soft.rank is not None and _enough(problem, soft.rank):
-        return _of_the_gap(problem, fit, soft, soft.rank)
-    if soft.score > (FAIR if _few(problem) else POOR):
-        return _searched(problem, fit, soft)
-    return soft.result
+        kept = _of_the_gap(problem, fit, soft, soft.rank)
+    elif soft.score > (FAIR if _few(problem) and fit.loss == "squared" else POOR):
+        kept = _searched(problem, fit, soft)
+    return kept or _or_little(soft)
+
+
+def _or_little(soft: Soft) -> Result:
+    """Shrunk result; no success where it predicts next to nothing."""
+    if not soft.score > POOR:
+        return soft.result
+    text = (
+        f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
+        "rank was found that explains them. There are too few measurements, much noise, or "
+        'outliers (loss="huber").'
+    )
+    return soft.result.found(
+        Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
+    )
 
 
 def _few(problem: Problem) -> bool:
@@ -56,35 +71,40 @@ def _enough(problem: Problem, rank: tuple[int, ...]) -> bool:
     return bool(problem.equations >= LEFT * degrees_of_freedom(problem.shape, rank))
 
 
-def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -> Result:
-    """Fit the rank that the spectra show, and keep it where it predicts as well."""
+def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -> Result | None:
+    """Fit the rank that the spectra show; None where it does not predict as well."""
     tol = min(fit.tol, max(EXACT, 100 * eps(problem.y)))
     exactly = replace(fit, stage=f"rank {rank}", tol=tol)
     hard = held_out_fit(problem, rank, exactly, soft.held)
     if hard.status is Status.INTERRUPTED:
         return replace(soft.result, status=Status.INTERRUPTED)
     if hard.held_out is None or hard.held_out > TIE * soft.score:  # of the same measurements
-        return _with_cost_of(soft.result, hard)
+        return None
     if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
+        if not soft.isotropic:
+            return None
         hard = replace(hard, status=Status.APPROXIMATED)
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
     return _after(soft.result, replace(hard, findings=(by_gap, *hard.findings)))
 
 
-def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result:
-    """Search a rank; keep it where it is a success."""
-    hard = recovered(problem, RankSearch(), replace(fit, stage="rank search"))
-    if hard.success:
-        return _after(soft.result, hard)
-    cut_short = hard.status in (Status.INTERRUPTED, Status.MAX_SECONDS)
-    text = (
-        f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
-        "rank explains them. Take more measurements."
-    )
-    poor = Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
-    result = _with_cost_of(soft.result, hard).found(poor)
-    return replace(result, status=hard.status) if cut_short else result
+def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result | None:
+    """Search a rank; None where it is no success, or predicts held-out measurements worse."""
+    quietly = replace(fit, stage="rank search")
+    hard = recovered(problem, RankSearch(), quietly)
+    if hard.status is Status.INTERRUPTED:
+        return replace(soft.result, status=Status.INTERRUPTED)
+    if not hard.success or fit.time_is_up:
+        return None
+    if hard.status is not Status.CONVERGED:
+        if not soft.isotropic:
+            return None
+        found = held_out_fit(problem, hard.rank, quietly, soft.held)
+        if found.held_out is None or found.held_out > soft.score:
+            return None
+        hard = replace(hard, held_out=found.held_out)
+    return _after(soft.result, hard)
 
 
 def _after(before: Result, after: Result) -> Result:
@@ -92,15 +112,3 @@ def _after(before: Result, after: Result) -> Result:
     rows = {name: after.history[name] for name in before.history}
     again = replace(after, history=type(after.history).of(rows))
     return joined(before, again, "")
-
-
-def _with_cost_of(kept: Result, other: Result) -> Result:
-    """Result that is kept, with the history and the cost of what was tried after it."""
-    both = _after(kept, other)
-    return replace(
-        kept,
-        history=both.history,
-        epochs=both.epochs,
-        passes=both.passes,
-        seconds=both.seconds,
-    )

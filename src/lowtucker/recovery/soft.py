@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import size, to_numpy
+from lowtucker._array.random import as_seed
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
 from lowtucker.recovery.fit import Fit
@@ -16,6 +17,7 @@ from lowtucker.recovery.holes import distinct
 from lowtucker.recovery.stacking import CUT_SHORT, Stack, stacked_fit
 from lowtucker.run.result import Result
 from lowtucker.solvers import AMP, Annealing
+from lowtucker.solvers.amp import look_at_rows
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, spectra
 from lowtucker.thresholding import ShrunkTensor
@@ -33,6 +35,11 @@ GAP = 10.0
 POOR = 0.5
 # A fit to all measurements whose noise is larger than that of the first fit by this is not kept
 WORSE = 2.0
+# Mean square of the eigenvalues of A A*, in units of that of i.i.d. rows, above which some
+# directions are hardly measured
+SPREAD = 1.5
+# Kind of the finding that says so
+ANISOTROPIC = "anisotropic rows"
 # Rounds of Huber's weights
 ROUNDS = 3
 # An offset of so many times the spread is worth a finding
@@ -50,12 +57,15 @@ class Soft:
         The rank that the spectra show, where all modes have a clear gap.
     held : mask of the held-out measurements of the given problem, shape (m,)
     score : relative residual of those, of a fit to the others
+    isotropic : bool
+        Whether that tells the error of X.
     """
 
     result: Result
     rank: tuple[int, ...] | None
     held: NumPyArray
     score: float
+    isotropic: bool = True
 
 
 def soft_fit(problem: Problem, fit: Fit, share: float) -> Soft | None:
@@ -178,12 +188,28 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         f"degrees of freedom, predicts held-out measurements to {score:.2g}."
     )
     numbers = {"solver": solver.name, "effective": float(X.effective), "score": score}
-    findings = [Finding("approximated", text, numbers)]
+    findings = [Finding("approximated", text, numbers), *_of_the_rows(problem, fit)]
     weights = None if problem.weights is None else to_numpy(problem.weights) > 0
     findings += problem.A.diagnose((1,) * len(problem.shape), weights)
     result = _concluded(problem, last, X, score, status, findings)
-    rank = None if status in CUT_SHORT else clear_rank(X, score)
-    return Soft(result, rank, held, score)
+    isotropic = not any(f.kind == ANISOTROPIC for f in findings)
+    if not isotropic:
+        undetermined = result.status if status in CUT_SHORT else Status.UNDERDETERMINED
+        result = replace(result, error_estimate=None, status=undetermined)
+    rank = None if status in CUT_SHORT or score > POOR else clear_rank(X, score)
+    return Soft(result, rank, held, score, isotropic)
+
+
+def _of_the_rows(problem: Problem, fit: Fit) -> list[Finding]:
+    """Whether held-out measurements tell the error of X: rows must see all directions alike."""
+    spread = look_at_rows(problem, as_seed(fit.seed))[0].spread
+    if spread <= SPREAD:
+        return []
+    text = (
+        "The rows of A are far from isotropic: some directions of X are hardly measured, and the "
+        "error on held-out measurements is not that of X. Give a rank, if X has one."
+    )
+    return [Finding(ANISOTROPIC, text, {"spread": spread, "limit": SPREAD})]
 
 
 def _noise_of(result: Result) -> float:
