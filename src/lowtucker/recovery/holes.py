@@ -16,12 +16,14 @@ __all__ = ["additive_effects", "distinct", "held_like_the_holes", "missing_fibre
 NumPyArray = np.ndarray[Any, Any]
 # Fibres of a mode are missing as a whole where the empty ones hold so much of what is missing
 FIBRES = 0.5
+# Weights are not divided by zero
+TINY = np.finfo(float).tiny
 
 
 def places_of(problem: Problem) -> NumPyArray:
     """Where the samples are in the flattened tensor."""
     A: Any = problem.A
-    return np.ravel_multi_index(tuple(A.indices.T), problem.shape)
+    return np.asarray(np.ravel_multi_index(tuple(A.indices.T), problem.shape))
 
 
 def observed(problem: Problem) -> NumPyArray:
@@ -43,9 +45,8 @@ def distinct(problem: Problem) -> Problem:
     which = which.reshape(-1)
     given = np.ones(len(y)) if problem.weights is None else np.asarray(problem.weights)
     total = np.bincount(which, given)
-    mean = np.bincount(which, given * y.real) / np.where(total > 0, total, 1)
-    if np.iscomplexobj(y):
-        mean = mean + 1j * np.bincount(which, given * y.imag) / np.where(total > 0, total, 1)
+    parts = [np.bincount(which, given * part) for part in (y.real, y.imag)]
+    mean = (parts[0] + 1j * parts[1] if np.iscomplexobj(y) else parts[0]) / np.maximum(total, TINY)
     index = np.stack(np.unravel_index(first, problem.shape), axis=1)
     weights = None if problem.weights is None else total.astype(given.dtype)
     return Problem(EntriesOperator(problem.shape, index), mean.astype(y.dtype), weights)

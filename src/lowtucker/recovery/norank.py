@@ -8,7 +8,7 @@ from lowtucker._array import eps
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
-from lowtucker.recovery.rank import RankSearch
+from lowtucker.recovery.rank import RankSearch, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
@@ -18,11 +18,14 @@ __all__ = ["without_rank"]
 
 # Measurements per degree of freedom that must be left when some are held out
 LEFT = 1.5
-# A rank that the spectrum shows is kept where it predicts held-out data as well, up to this
-TIE = 1.02
+# A rank that the spectrum shows is kept where it predicts held-out data as well, up to this; a
+# larger factor where its fit is a success: both then predict up to noise
+TIE, NOISY_TIE = 1.02, 1.1
 # Held-out residuals above this tell that shrinkage has found little; where measurements are few, a
 # lower one: below 5 per degree of freedom shrinkage may miss what a rank of 4 fits exactly
 POOR, FAIR, FEW, SMALL_RANK = 0.5, 0.05, 5.0, 4
+# Findings about the data, whatever is fitted to them
+OF_THE_DATA = ("fibres", "offset")
 # Where the spectra have a gap the data are fitted to this
 EXACT = 1e-8
 
@@ -42,8 +45,10 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
     kept: Result | None = None
     if soft.rank is not None and _enough(problem, soft.rank):
         kept = _of_the_gap(problem, fit, soft, soft.rank)
-    elif soft.score > (FAIR if _few(problem) and fit.loss == "squared" else POOR):
-        kept = _searched(problem, fit, soft)
+    elif soft.score > POOR:
+        kept = _searched(problem, fit, soft, RankSearch())
+    elif soft.score > FAIR and _few(problem) and fit.loss == "squared":
+        kept = _searched(problem, fit, soft, RankSearch(_small_rank(problem)))
     return kept or _or_little(soft)
 
 
@@ -63,8 +68,12 @@ def _or_little(soft: Soft) -> Result:
 
 def _few(problem: Problem) -> bool:
     """Whether there are too few measurements for shrinkage to find even a small rank."""
-    rank = attainable_rank(tuple(min(SMALL_RANK, n) for n in problem.shape))
-    return bool(problem.equations < FEW * degrees_of_freedom(problem.shape, rank))
+    dof = degrees_of_freedom(problem.shape, _small_rank(problem))
+    return bool(problem.equations < FEW * dof)
+
+
+def _small_rank(problem: Problem) -> tuple[int, ...]:
+    return attainable_rank(tuple(min(SMALL_RANK, n) for n in problem.shape))
 
 
 def _enough(problem: Problem, rank: tuple[int, ...]) -> bool:
@@ -76,9 +85,14 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     tol = min(fit.tol, max(EXACT, 100 * eps(problem.y)))
     exactly = replace(fit, stage=f"rank {rank}", tol=tol)
     hard = held_out_fit(problem, rank, exactly, soft.held)
+    smaller = smaller_rank(hard) if hard.status is Status.CONVERGED else None
+    if smaller is not None and not fit.time_is_up:  # a mean that was taken out adds directions
+        hard = held_out_fit(problem, smaller, exactly, soft.held)
+        rank = smaller
     if hard.status is Status.INTERRUPTED:
         return replace(soft.result, status=Status.INTERRUPTED)
-    if hard.held_out is None or hard.held_out > TIE * soft.score:  # of the same measurements
+    tie = NOISY_TIE if hard.success else TIE
+    if hard.held_out is None or hard.held_out > tie * soft.score:  # of the same measurements
         return None
     if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
         if not soft.isotropic:
@@ -86,13 +100,14 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
         hard = replace(hard, status=Status.APPROXIMATED)
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
-    return _after(soft.result, replace(hard, findings=(by_gap, *hard.findings)))
+    of_the_data = [f for f in soft.result.findings if f.kind in OF_THE_DATA]
+    return _after(soft.result, replace(hard, findings=(by_gap, *of_the_data, *hard.findings)))
 
 
-def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result | None:
+def _searched(problem: Problem, fit: Fit, soft: Soft, search: RankSearch) -> Result | None:
     """Search a rank; None where it is no success, or predicts held-out measurements worse."""
     quietly = replace(fit, stage="rank search")
-    hard = recovered(problem, RankSearch(), quietly)
+    hard = recovered(problem, search, quietly)
     if hard.status is Status.INTERRUPTED:
         return replace(soft.result, status=Status.INTERRUPTED)
     if not hard.success or fit.time_is_up:

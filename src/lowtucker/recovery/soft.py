@@ -76,15 +76,18 @@ def soft_fit(problem: Problem, fit: Fit, share: float) -> Soft | None:
     :class:`lowtucker.Annealing`. With Huber's loss, rounds of weights follow.
     """
     share = share or SHARE
-    made = _fitted(robust.clipped(problem) if fit.loss == "huber" else problem, fit, share)
-    if fit.loss != "huber" or made is None:
-        return made
+    if fit.loss == "squared":
+        return _fitted(problem, fit, share)
+    squares = replace(fit, loss="squared")  # outliers have no weight
+    made = _fitted(robust.clipped(problem), squares, share)
+    if made is None:
+        return None
     weights: Any = None
     for _ in range(ROUNDS):
         if made.result.status in CUT_SHORT or fit.time_is_up:
             break
         weights = robust.weights_at(problem, made.result.X, fit.tol)
-        again = _fitted(Problem(problem.A, problem.y, weights), fit, share)
+        again = _fitted(Problem(problem.A, problem.y, weights), squares, share)
         if again is None:
             break
         made = again
@@ -110,7 +113,7 @@ def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     findings = [_of_the_stack(stack), *problem.A.diagnose((1,) * len(problem.shape))]
     findings += _of_the_data(problem, stack)
     result = _concluded(problem, stack.last, stack.X, stack.score, status, findings)
-    rank = None if stack.over else clear_rank(stack.plain, stack.score)
+    rank = None if stack.over else clear_rank(stack.untransformed, stack.score)
     return Soft(result, rank, held, stack.score)
 
 
@@ -165,7 +168,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     if parts is None:
         return None
     held = to_numpy(parts.held.weights) > 0
-    quietly = replace(fit, tol=min(fit.tol, 1e-9), noise_std=None, X_true=None, loss="squared")
+    quietly = replace(fit, tol=min(fit.tol, 1e-9), noise_std=None, X_true=None)
     solver: Any = AMP()
     first = quietly(parts.train, None, solver=solver, label="held out, AMP")
     score = parts.score(first.X, fit).score

@@ -32,10 +32,14 @@ FOLDS = {30_000: 3, 100_000: 2}
 SINGLE = 100_000
 # Ways that predict held-out samples worse than the best by this factor are left
 CONTENDER = 2.0
-# A transform must predict better than none by so many standard errors
-SURELY = 2.0
-# Spread of the weights about equal ones that is expected; the least weight of a way in the stack
-PRIOR, LEAST = 0.3, 0.05
+# Means smaller than this share of the spread are not taken out
+CENTRED = 0.3
+# A transform must predict better than none: by this much on average, and by so many standard errors
+# more often
+BETTER, SURELY = 0.02, 2.0
+# Spread of the weights about equal ones that is expected; the largest kurtosis of errors that is
+# believed; the least weight of a way in the stack
+PRIOR, HEAVIEST, LEAST = 0.3, 30.0, 0.05
 # Endings after which nothing more is tried
 CUT_SHORT = (Status.INTERRUPTED, Status.MAX_SECONDS)
 
@@ -78,6 +82,8 @@ class Way:
         """Return the problem in transformed and centred data, and the centre."""
         values = self.transform.apply(np.asarray(problem.y))
         centre = np.mean(values)
+        if abs(centre) < CENTRED * np.std(values):  # which would cost a direction of every mode
+            centre = 0 * centre
         return Problem(problem.A, values - centre, problem.weights), centre
 
     def out_of(self, values: NumPyArray, centre: Any) -> NumPyArray:
@@ -117,8 +123,9 @@ class Stack(NamedTuple):
         Ways that it is made of.
     score : float
         Relative error on held-out samples; the weights of each fold are those of the others.
-    plain : ShrunkTensor
-        Fit to most of the samples by the best way without a transform.
+    untransformed : ShrunkTensor
+        The same where no way transforms the data; else a fit to most of the samples by the best
+        way that does not.
     held : mask of the samples of the first fold
     mode : int or None
         Mode along which whole fibres are missing.
@@ -131,7 +138,7 @@ class Stack(NamedTuple):
     X: ShrunkTensor
     weights: dict[str, float]
     score: float
-    plain: Any
+    untransformed: Any
     held: NumPyArray
     mode: int | None
     last: Result
@@ -163,7 +170,9 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
     weights, score = search.combined(ways)
     X, names = search.refitted(ways, weights)
     assert search.last is not None  # at least one walk was begun
-    return Stack(X, names, score, plain.X, folds[0], mode, search.last, search.over)
+    used = [one.way.transform for one, weight in zip(ways, weights, strict=True) if weight]
+    untransformed = X if all(t is PLAIN for t in used) else plain.X
+    return Stack(X, names, score, untransformed, folds[0], mode, search.last, search.over)
 
 
 class Search:
@@ -187,10 +196,7 @@ class Search:
         stack = [t for t in best if t.score <= CONTENDER * min(one.score for one in best)]
         for transform in transforms_of(np.asarray(self.problem.y)):
             others = [(self._tried(replace(t.way, transform=transform)), t) for t in best]
-            better = [one for one, plain in others if self._surely_better(one, plain)]
-            if not better:  # nor will a stronger one be
-                break
-            stack += better
+            stack += [one for one, plain in others if self._surely_better(one, plain)]
         stack = [t for t in stack if t.score <= CONTENDER * min(one.score for one in stack)]
         for k in range(1, len(self.folds)):
             for one in stack:
@@ -202,12 +208,16 @@ class Search:
         return sorted(stack, key=lambda t: t.score), plain
 
     def _surely_better(self, one: Tried, other: Tried) -> bool:
-        """Whether a way predicts the first fold better, beyond chance."""
+        """Whether a way predicts the first fold better: on average, and more often than by chance.
+
+        Counts, not mean differences: errors have heavy tails.
+        """
         if not (one.predictions and other.predictions):
             return False
         truth = np.asarray(self.problem.y)[self.folds[0]]
-        more = np.abs(truth - other.predictions[0]) ** 2 - np.abs(truth - one.predictions[0]) ** 2
-        return float(np.mean(more)) > SURELY * float(np.std(more)) / len(more) ** 0.5
+        closer = np.abs(truth - one.predictions[0]) < np.abs(truth - other.predictions[0])
+        chance = SURELY * 0.5 / len(truth) ** 0.5
+        return bool(one.score < (1 - BETTER) * other.score and np.mean(closer) > 0.5 + chance)
 
     def _tried(self, way: Way) -> Tried:
         tried = Tried(way)
@@ -267,6 +277,10 @@ class Search:
             return alone, ways[0].score
         truth = [np.asarray(self.problem.y)[held] for held in self.folds[:folds]]
         guesses = [np.stack([t.predictions[k] for t in ways], axis=1) for k in range(folds)]
+        if self.problem.weights is not None:  # outliers do not count
+            count = [np.asarray(self.problem.weights)[held] > 0 for held in self.folds[:folds]]
+            truth = [one[keep] for one, keep in zip(truth, count, strict=True)]
+            guesses = [one[keep] for one, keep in zip(guesses, count, strict=True)]
         if folds == 1:  # two halves stand for folds
             half = np.arange(len(truth[0])) % 2 == 0
             truth = [truth[0][half], truth[0][~half]]
@@ -319,11 +333,11 @@ def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:
         left = np.concatenate([left.real, left.imag])
         right = np.concatenate([right.real, right.imag])
     ways = left.shape[1]
-    gaps = np.min(np.abs(right[:, None] - left), axis=1) ** 2
+    errors = (right - np.mean(left, axis=1)) ** 2
     unit = float(np.mean(right**2)) or 1.0
-    square = float(np.mean(gaps)) / unit
-    kurtosis = float(np.mean(gaps**2)) / float(np.mean(gaps)) ** 2 if square else 1.0
-    ridge = square * kurtosis / PRIOR**2 + 1e-12 * len(right)
+    square = float(np.mean(errors)) / unit
+    kurtosis = float(np.mean(errors**2)) / float(np.mean(errors)) ** 2 if square else 1.0
+    ridge = square * min(kurtosis, HEAVIEST) / PRIOR**2 + 1e-12 * len(right)
     gram = left.T @ left / unit + ridge * np.eye(ways)
     root = np.linalg.cholesky(gram)
     towards = np.linalg.solve(root, left.T @ right / unit + ridge / ways)

@@ -238,7 +238,8 @@ def refuse_rank(rank: Any, problem: Problem, name: str) -> None:
 
 def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
     """Messages after one step; ``best`` and ``effective`` are those of the new tensor."""
-    memory, N = state.memory, size(problem.shape)
+    memory: Messages = state.memory
+    N = size(problem.shape)
     Z = memory.guess + problem.A.adjoint(memory.vector) / rows.gain
     noise = max(rows.noise(memory.vector, problem.shape), _tiny(Z))
     X, divergence, _ = sure_shrinkage(Z, noise, _probe(problem, state))

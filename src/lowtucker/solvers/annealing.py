@@ -113,8 +113,8 @@ class Annealing(Solver):
         :math:`\beta`. With 0.8, 8 steps at each level are as good as 30 without.
     judge : callable, optional
         Gets the full tensor after every level, and returns a score and an array; the run ends
-        when the score has not fallen for ``patience`` levels.
-    patience : int
+        when the score has not fallen for ``wait`` levels.
+    wait : int
 
     Notes
     -----
@@ -138,7 +138,7 @@ class Annealing(Solver):
     inner: int = 8
     momentum: float = 0.8
     judge: Judge | None = field(default=None, repr=False, compare=False)
-    patience: int = 4
+    wait: int = 4
 
     self_terminating: ClassVar[bool] = True
     lower_residual_is_better: ClassVar[bool] = False
@@ -148,7 +148,7 @@ class Annealing(Solver):
         Shrinkage(1.0, self.prior)
         if not self.levels or any(not s > 0 for s in self.levels):
             raise ValueError(f"levels must be positive numbers, got {self.levels!r:.80}.")
-        for name in ("inner", "patience"):
+        for name in ("inner", "wait"):
             value = getattr(self, name)
             if not isinstance(value, int) or value < 1:
                 raise ValueError(f"{name} must be a positive integer, got {value!r}.")
@@ -213,7 +213,7 @@ class Annealing(Solver):
         if self.judge is None or state.memory is None:
             return False
         last = float(to_numpy(state.memory.level).reshape(-1)[0])
-        return state.t - 1 - last >= self.patience
+        return state.t - 1 - last >= self.wait
 
 
 def _fresh(full: Array) -> Course:
