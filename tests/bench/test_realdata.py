@@ -366,6 +366,37 @@ def test_command_prints_and_writes(tmp_path, small, cheap, monkeypatch):
 
 
 @needs_others
+def test_update_keeps_what_was_not_measured_again(tmp_path, monkeypatch):
+    """Also after a run of the library alone; the order is that of the table."""
+    file = tmp_path / "rows.csv"
+    first, other = chosen(["D1"])[0], chosen(["D5"])[0]
+
+    def row(work, method, error):
+        return realdata._row(work, method, Outcome(error, 1.0))
+
+    runs = [
+        [row(other, DEFAULT, 0.3), row(other, "means", 0.4), row(other, "forgotten", 0.1)],
+        [row(first, DEFAULT, 9.0), row(other, DEFAULT, 0.2)],
+    ]
+    monkeypatch.setattr(realdata, "run", lambda *given: iter(runs.pop(0)))
+    codes = [invoke("--csv", file, "--update").exit_code for _ in range(2)]
+    assert codes == [3, 3]  # an error of 0.3, then of 0.2, where the goal is 0.13
+    with open(file, newline="") as lines:
+        found = [(r["work"], r["method"], float(r["error"])) for r in csv.DictReader(lines)]
+    assert found == [("D1", DEFAULT, 9.0), ("D5", DEFAULT, 0.2), ("D5", "means", 0.4)]
+
+
+@needs_others
+def test_update_of_another_table_is_refused_before_the_run(tmp_path, monkeypatch):
+    monkeypatch.setattr(realdata, "run", None)
+    file = tmp_path / "rows.csv"
+    file.write_text("a,b\n1,2\n")
+    done = invoke("--csv", file, "--update")
+    assert done.exit_code == 2
+    assert "Write a new file, without --update." in " ".join(done.output.split())
+
+
+@needs_others
 def test_command_skips_what_is_missing_and_succeeds(tmp_path, cheap):
     done = invoke("--only", "D1,D2", "--quick", "--data", tmp_path)
     assert done.exit_code == 0, done.output
@@ -380,7 +411,7 @@ def test_command_skips_what_is_missing_and_succeeds(tmp_path, cheap):
         (["realdata", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["realdata", "--trials", "3"], "--trials is not an option of realdata"),
         (["recover", "--quick"], "--quick is not an option of recover"),
-        (["structured", "--data", "."], "--only, --data and --quick to realdata"),
+        (["structured", "--data", "."], "--only, --data, --quick and --update to realdata"),
     ],
 )
 def test_invalid_options_are_rejected_before_the_run(options, text):

@@ -32,7 +32,7 @@ OPTIONS = {
     "structured": ("only", "trials", "gigabytes", "folder"),
     "dask": ("gigabytes",),
     "regression": (),
-    "realdata": ("only", "data", "quick"),
+    "realdata": ("only", "data", "quick", "update"),
 }
 
 
@@ -61,11 +61,13 @@ OPTIONS = {
               f"{DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
               help="realdata: omit the methods that the library is compared with.")  # fmt: skip
+@click.option("--update", is_flag=True, default=None,
+              help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, data: Path | None, quick: bool | None,
-          overwrite: bool) -> None:  # fmt: skip
+          update: bool | None, overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
@@ -114,18 +116,18 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder, "data": data,
-               "quick": quick}  # fmt: skip
+               "quick": quick, "update": update}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
                 f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
-                "--gigabytes to dask; --only, --data and --quick to realdata."
+                "--gigabytes to dask; --only, --data, --quick and --update to realdata."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
         check_folder(file.parent)
-    check_targets(files, overwrite)
+    check_targets(files, overwrite or bool(update))
     if what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
@@ -135,7 +137,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     elif what == "regression":
         rows = _regression()
     elif what == "realdata":
-        rows = _realdata(only, data, bool(quick))
+        rows = _realdata(only, data, bool(quick), csv_file if update else None)
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -239,7 +241,8 @@ def _structured(
     return rows
 
 
-def _realdata(only: str | None, data: Path | None, quick: bool) -> list[Any]:
+def _realdata(only: str | None, data: Path | None, quick: bool, file: Path | None) -> list[Any]:
+    """Measure; return the rows, after those of an earlier run that they do not replace."""
     from lowtucker.lab.bench import realdata
 
     works = realdata.chosen(realdata.NAMES if only is None else tuple(only.upper().split(",")))
@@ -247,6 +250,7 @@ def _realdata(only: str | None, data: Path | None, quick: bool) -> list[Any]:
         raise ValueError(f"--data {data} is not a folder. Check the path.")
     check_extras("tensorly", extra="bench")
     check_extras("sklearn", extra="sklearn")
+    earlier = realdata.read(file) if file is not None and file.exists() else []
     rows = []
     for row in realdata.run(works, data or DATA, quick):
         rows.append(row)
@@ -255,7 +259,7 @@ def _realdata(only: str | None, data: Path | None, quick: bool) -> list[Any]:
         click.echo(f"  {row.work} {row.data}, {row.method}: {said}", err=True)
     columns = ["work", "data", "method", "error", "CPU s", "passes", "goal", "met", "published", ""]
     console().print(table(columns, map(_realdata_cells, rows)))
-    return rows
+    return realdata.updated(earlier, rows) if earlier else rows
 
 
 def _realdata_cells(row: Any) -> list[str]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import datetime
 import math
 import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,12 +25,14 @@ from lowtucker.recovery import complete, recover
 from lowtucker.run.result import Result
 from lowtucker.solvers import TIHT
 
-__all__ = ["DEFAULT", "NAMES", "Row", "chosen", "run"]
+__all__ = ["DEFAULT", "NAMES", "Row", "chosen", "read", "run", "updated"]
 
 NumPyArray = np.ndarray[Any, Any]
 NAMES = (*(f"D{k}" for k in range(9)), "N1", "N2", "N3")
 # Name of the library's own row
 DEFAULT = "lowtucker"
+# Methods for measurements that are no entries
+OTHERS = (HARD, LINEAR) = ("TIHT", "least squares")
 LABELS = {"error": "error", "seconds": "s", "passes": "passes"}
 # Iterations of least squares without a model of the tensor
 LSQR = 100
@@ -124,6 +127,35 @@ def chosen(names: Sequence[str]) -> list[Task]:
     return sorted(found, key=lambda one: NAMES.index(one.name))
 
 
+def read(file: Path) -> list[Row]:
+    """Read the rows of an earlier run; their numbers remain text."""
+    names = [one.name for one in fields(Row)]
+    with file.open(newline="", encoding="utf-8") as lines:
+        reader = csv.DictReader(lines)
+        if reader.fieldnames != names:
+            raise ValueError(
+                f"{file} has the columns {reader.fieldnames}, expected those of this benchmark, "
+                f"{names}. Write a new file, without --update."
+            )
+        return [Row(**line) for line in reader]  # type: ignore[arg-type]
+
+
+def updated(earlier: Sequence[Row], rows: Sequence[Row]) -> list[Row]:
+    """Return the rows of an earlier run, with those that were measured again replaced.
+
+    In the order of the table; rows of data or methods that no longer exist are dropped.
+    """
+    found = {_key(row): row for row in (*earlier, *rows)}
+    places = {(one.name, one.what): place for place, one in enumerate(chosen(NAMES))}
+    methods = [DEFAULT, *(one.name for one in IMPUTERS), *OTHERS]
+    kept = [row for row in found.values() if row.method in methods and _key(row)[:2] in places]
+    return sorted(kept, key=lambda row: (places[_key(row)[:2]], methods.index(row.method)))
+
+
+def _key(row: Row) -> tuple[str, str, str]:
+    return row.work, row.data, row.method
+
+
 def _row(work: Any, method: str, outcome: Outcome) -> Row:
     """Row of an outcome; targets belong to the library's own."""
     ours = method == DEFAULT
@@ -189,8 +221,8 @@ def _recoveries(work: Sensing, folder: Path) -> dict[str, Trial]:
 
     return {
         DEFAULT: lambda: of(lambda: recover(A, y)),
-        "TIHT": lambda: of(hard, f"rank {work.rank}, chosen with the data at hand"),
-        "least squares": least_squares,
+        HARD: lambda: of(hard, f"rank {work.rank}, chosen with the data at hand"),
+        LINEAR: least_squares,
     }
 
 
