@@ -18,7 +18,7 @@ from click.testing import CliRunner
 import lowtucker as lt
 from lowtucker.cli.main import main
 from lowtucker.lab.bench import datasets, imputers, realdata
-from lowtucker.lab.bench.datasets import Completion, Holes, Source, missing_data, tasks
+from lowtucker.lab.bench.datasets import Completion, Holes, Sensing, Source, missing_data, tasks
 from lowtucker.lab.bench.imputers import IMPUTERS, Candidate, Imputer, held_out
 from lowtucker.lab.bench.realdata import DEFAULT, NAMES, Outcome, chosen, run
 
@@ -307,6 +307,37 @@ def test_rows_of_a_completion_have_the_errors_of_plain_calls(small, cheap, monke
     assert (other.met, other.target, other.published) == (None, "", "")
     assert math.isnan(other.passes)
     assert "over mode" in rows["means"].note
+
+
+@pytest.mark.parametrize(("kind", "m"), [("gaussian", 150), ("dct", 0.3)])
+def test_rows_of_measurements_have_the_errors_of_plain_calls(kind, m, cheap, monkeypatch):
+    X = lt.random_tucker(SHAPE, (2, 2, 2), seed=0).full()
+    source = Source(lambda folder: None, "nowhere", lambda folder: X)
+    monkeypatch.setattr(datasets, "SOURCES", {"small": source})
+    asked = []
+
+    def recover(A, y, rank=None, **options):
+        asked.append((rank, options))
+        return lt.recover(A, y, rank or (2, 2, 2), **options)
+
+    monkeypatch.setattr(realdata, "recover", recover)
+    work = Sensing(
+        name="D0", what="small", source="small", kind=kind, m=m, rank=(2, 2, 2),
+        targets={"error": "<= 1e-4", "passes": "<= 1e9"},
+    )  # fmt: skip
+    A, y, _ = work.problem(Path())
+    assert A.m == {"gaussian": 150, "dct": round(0.3 * X.size)}[kind]
+    rows = {row.method: row for row in run([work], Path())}
+    assert list(rows) == [DEFAULT, "TIHT", "least squares"]
+    assert asked[0] == (None, {})  # nothing is given
+    assert asked[1][0] == (2, 2, 2)
+    assert rows[DEFAULT].error < 1e-5
+    assert rows[DEFAULT].met is True
+    assert rows[DEFAULT].passes > 0
+    matrix = np.stack([A.forward(e.reshape(SHAPE)) for e in np.eye(X.size)], axis=1)
+    linear = np.linalg.lstsq(matrix, y, rcond=None)[0].reshape(SHAPE)
+    expected = np.linalg.norm(linear - X) / np.linalg.norm(X)
+    assert rows["least squares"].error == pytest.approx(expected, rel=1e-2)
 
 
 def test_targets_are_those_of_the_library_and_a_missed_one_is_named():
