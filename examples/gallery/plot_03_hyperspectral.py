@@ -11,7 +11,7 @@ after random sign flips of its entries:
 
 .. math:: y_j = \sqrt N \, \bigl(\mathrm{DCT}(\varepsilon \cdot X)\bigr)_{k_j} .
 
-No matrix is stored: with 420500 x 4205000 entries it would take 14 TB. The cube is distributed with
+No matrix is stored: with 84100 x 4205000 entries it would take 2.8 TB. The cube is distributed with
 TensorLy (CC BY 3.0, Baumgardner, Biehl and Landgrebe, Purdue University); nothing is downloaded.
 """
 
@@ -41,7 +41,7 @@ del expected
 
 # %%
 # Measure the corrected cube.
-A = lt.subsampled_transform(cube.shape, m=cube.size // 10, kind="dct", seed=0)
+A = lt.subsampled_transform(cube.shape, m=cube.size // 50, kind="dct", seed=0)
 y = A.forward(cube)
 print(f"{cube.shape}: {cube.size} numbers; {A.m} measurements, {A.m / cube.size:.0%}")
 
@@ -56,8 +56,10 @@ print(result.advice)
 # %%
 # The cube is used from here on only.
 error = np.linalg.norm(found - cube) / np.linalg.norm(cube)
-print(f"error {error:.3f}, {result.passes:.0f} passes over the measurements")
-assert error < 0.04
+print(f"error {error:.3f}, predicted by held-out measurements: {result.held_out:.3f}")
+print(f"{result.passes:.0f} passes over the measurements, {result.seconds:.0f} s")
+assert error < 0.05
+assert 0.7 < error / result.held_out < 1.3
 
 # %%
 # False colours, with vegetation in red. The middle image shows all measurements, one per pixel.
@@ -73,8 +75,8 @@ def colours(X):
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.9), layout="constrained")
 axes[0].imshow(colours(cube))
 axes[0].set_title("145 x 145 pixels, 200 bands:\n4 205 000 numbers")
-axes[1].imshow(y.reshape(580, 725), cmap="gray", vmin=-3 * y.std(), vmax=3 * y.std(), aspect=1.25)
-axes[1].set_title("measurements:\n420 500 numbers")
+axes[1].imshow(y.reshape(290, 290), cmap="gray", vmin=-3 * y.std(), vmax=3 * y.std())
+axes[1].set_title("measurements:\n84 100 numbers")
 axes[2].imshow(colours(found))
 axes[2].set_title(f"recovered, no rank given:\nerror {error:.1%}")
 for axis in axes:

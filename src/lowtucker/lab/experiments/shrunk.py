@@ -112,8 +112,11 @@ class ShrunkClip(Figure):
                       label=f"best approximation of rank {rank}: {floor:.4f}")  # fmt: skip
         panel.set_xlabel("measurements m")
         panel.set_ylabel("relative error")
+        panel.set_ylim(bottom=0.2 * min(r["relative_error"] for r in table))  # room for the legend
         panel.grid(alpha=0.3)
-        panel.legend(fontsize=8, title="not a figure of the paper", title_fontsize=8)
+        panel.legend(
+            fontsize=8, loc="lower left", title="not a figure of the paper", title_fontsize=8
+        )
         return figure
 
     def caption(self) -> str:
