@@ -52,6 +52,7 @@ bench: setup     ## the numbers that BENCHMARKS asks for
 	$(BIN)/lowtucker bench iteration
 	$(BIN)/lowtucker bench recover
 	$(BIN)/lowtucker bench structured
+	$(BIN)/lowtucker bench realdata
 	$(BIN)/lowtucker bench dask
 
 docs: setup      ## the documentation, into docs/_build/html; runs all examples: two minutes

@@ -30,6 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "commands",
     "docstrings",
+    "realdata",
     "mathml",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "**/sg_execution_times.rst"]

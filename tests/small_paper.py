@@ -7,6 +7,7 @@ from lowtucker.lab.experiments.clip import Clip, ClipRecovery
 from lowtucker.lab.experiments.convergence import Convergence
 from lowtucker.lab.experiments.figures import Paper
 from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.lab.experiments.shrunk import ClipShrinkage
 from lowtucker.lab.experiments.success import SUCCESS, Recoveries
 
 RANKS = ((1, 1, 2), (1, 2, 2))
@@ -31,4 +32,5 @@ def small_paper() -> Paper:
         epochs=Recoveries("epochs", (240, 460), (0.4,), 4, 20, SUCCESS, ranks=RANKS),
         clip=clip,
         tuned=tuned,
+        shrinkage=ClipShrinkage(clip=flame, measurements=(120, 200)),
     )

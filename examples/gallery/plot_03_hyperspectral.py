@@ -28,7 +28,8 @@ read = np.asarray(load_indian_pines().tensor, dtype=np.float32)
 # TensorLy 0.10 every byte 13 was replaced by 10, as in a conversion of line endings, so that
 # 3328 + k became 2560 + k. To decide which of these values to correct, compare them with a coarse
 # low-rank approximation of the cube, and then with finer ones. (A byte 13 in the lower half of a
-# number causes an error of 3, which is not corrected.)
+# number causes an error of 3, which is not corrected.) This repairs the data that are to be
+# measured; the recovery below knows nothing of it.
 suspect = (read >= 2560) & (read < 2816)
 print(f"{np.sum((read >= 3328) & (read < 3584))} values in the gap, {suspect.mean():.1%} to check")
 cube = read
@@ -40,27 +41,25 @@ del expected
 
 # %%
 # Measure the corrected cube.
-m = cube.size // 50
-A = lt.subsampled_transform(cube.shape, m=m, kind="dct", seed=0)
+A = lt.subsampled_transform(cube.shape, m=cube.size // 50, kind="dct", seed=0)
 y = A.forward(cube)
-print(f"{cube.shape}: {cube.size} numbers; {A.m} measurements, {A.m / cube.size:.1%}")
+print(f"{cube.shape}: {cube.size} numbers; {A.m} measurements, {A.m / cube.size:.0%}")
 
 # %%
-# The cube has approximately low rank: few distinct spectra, and similar rows and columns. At rank
-# (40, 40, 5) it has 17375 degrees of freedom, one per five measurements. Twenty steps of conjugate
-# gradients on the tensors of that rank are enough: the cube is only approximately of low rank, so
-# there is no exact fit. (Rank and number of steps were chosen using the whole cube. In practice,
-# compare candidates on held-out measurements.)
-rank = (40, 40, 5)
-result = lt.recover(A, y, rank, solver="rcg", max_epochs=20)
+# Recover it, with no rank and no option: nothing is known but the operator and the measurements.
+# The spectra of the cube decay without a gap, so that no rank is right. Every direction is shrunk
+# by its share of signal instead, and held-out measurements decide by how much.
+result = lt.recover(A, y)
 found = result.X.full()
+print(result.advice)
 
+# %%
+# The cube is used from here on only.
 error = np.linalg.norm(found - cube) / np.linalg.norm(cube)
-nearest = lt.sthosvd(cube, rank).full()
-best = np.linalg.norm(nearest - cube) / np.linalg.norm(cube)
-print(result.X)
-print(f"error {error:.3f}; of the truncated cube {best:.3f}; {result.seconds:.0f} s")
-assert error < 1.25 * best < 0.045
+print(f"error {error:.3f}, predicted by held-out measurements: {result.held_out:.3f}")
+print(f"{result.passes:.0f} passes over the measurements, {result.seconds:.0f} s")
+assert error < 0.05
+assert 0.7 < error / result.held_out < 1.3
 
 # %%
 # False colours, with vegetation in red. The middle image shows all measurements, one per pixel.
@@ -79,18 +78,17 @@ axes[0].set_title("145 x 145 pixels, 200 bands:\n4 205 000 numbers")
 axes[1].imshow(y.reshape(290, 290), cmap="gray", vmin=-3 * y.std(), vmax=3 * y.std())
 axes[1].set_title("measurements:\n84 100 numbers")
 axes[2].imshow(colours(found))
-axes[2].set_title(f"recovered:\nrank {rank}, error {error:.1%}")
+axes[2].set_title(f"recovered, no rank given:\nerror {error:.1%}")
 for axis in axes:
     axis.set_axis_off()
 
 # %%
-# One infrared band, next to the truncated cube, which is close to the best possible result at that
-# rank.
+# One infrared band, and the difference, on the same scale.
 figure, axes = plt.subplots(1, 3, figsize=(10, 3.6), layout="constrained")
 limits = {"vmin": cube[:, :, 90].min(), "vmax": cube[:, :, 90].max(), "cmap": "magma"}
-for axis, name, X in zip(
-    axes, ("band 91", "recovered", "truncated"), (cube, found, nearest), strict=True
-):
+shift = limits["vmin"]
+views = (("band 91", cube), ("recovered", found), ("difference", shift + np.abs(found - cube)))
+for axis, (name, X) in zip(axes, views, strict=True):
     axis.imshow(X[:, :, 90], **limits)
     axis.set_title(name)
     axis.set_axis_off()
@@ -107,8 +105,9 @@ axis.grid(alpha=0.3)
 axis.legend()
 
 # %%
-# Nearly all of the remaining error is due to the part that rank (40, 40, 5) cannot represent: small
-# fields and sensor noise. Noise-free measurements of low-rank tensors are fitted to rounding error
-# (:ref:`sphx_glr_gallery_plot_01_first_recovery.py`); here the part outside the rank acts as noise,
-# and increases the error by about 15 %.
-print(f"{error / best:.2f} times the error of the best")
+# For comparison, the best approximations of the cube itself at three ranks. Somebody who saw the
+# cube could choose one of these; a user with measurements alone cannot.
+for rank in ((20, 20, 3), (40, 40, 5), (80, 80, 10)):
+    nearest = lt.sthosvd(cube, rank).full()
+    best = np.linalg.norm(nearest - cube) / np.linalg.norm(cube)
+    print(f"rank {rank}: {best:.3f}")

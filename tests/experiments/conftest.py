@@ -7,7 +7,7 @@ import pytest
 from lowtucker.lab.experiments.reproduce import Reproduction
 from small_paper import small_paper
 
-NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "tuned")
+NAMES = ("fig1", "fig2", "fig3", "fig4", "fig5", "fig6", "fig7", "shrinkage", "tuned")
 
 
 @pytest.fixture(scope="session")

@@ -61,10 +61,11 @@ def report(reproduction):
 
 
 def test_report_embeds_every_image(report):
-    assert_stands_alone(report, pictures=8)
+    assert_stands_alone(report, pictures=9)
     for figure in range(1, 8):
         assert f"Figure {figure}:" in report.text
     assert "synthetic flame" in report.text
+    assert "Beside Figure 7: Ours, not the paper's" in report.text
 
 
 def test_report_states_the_claims_and_the_remarks(reproduction, report):
@@ -110,7 +111,7 @@ def test_browser_shows_every_image_without_errors_or_requests(reproduction, brow
     assert console == []
     outside = [url for url in requests if not url.startswith(("data:", run.out.as_uri()))]
     assert outside == []
-    assert len(pictures) == 8
+    assert len(pictures) == 9
     for complete, width, height, alt in pictures:
         assert complete
         assert min(width, height) > 100

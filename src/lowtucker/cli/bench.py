@@ -23,7 +23,8 @@ from lowtucker.cli.common import (
 
 __all__ = ["bench"]
 
-CANDLE = Path("../shared/data/candle_5_A.mat")
+DATA = Path("../shared/data")
+CANDLE = DATA / "candle_5_A.mat"
 # Options of each benchmark, besides --csv
 OPTIONS = {
     "iteration": (),
@@ -31,6 +32,7 @@ OPTIONS = {
     "structured": ("only", "trials", "gigabytes", "folder"),
     "dask": ("gigabytes",),
     "regression": (),
+    "realdata": ("only", "data", "quick", "update"),
 }
 
 
@@ -40,7 +42,7 @@ OPTIONS = {
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="recover, structured: the yardsticks to run.")  # fmt: skip
+              help="recover, structured, realdata: the yardsticks to run.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one.")  # fmt: skip
@@ -54,10 +56,18 @@ OPTIONS = {
 @click.option("--folder", type=click.Path(path_type=Path),
               help="structured: folder for the temporary file of O; the system's temporary "
               "folder by default.")  # fmt: skip
+@click.option("--data", type=click.Path(path_type=Path),
+              help="realdata: folder of candle_5_A.mat, Birmingham.mat and Hangzhou.mat; default "
+              f"{DATA}.")  # fmt: skip
+@click.option("--quick", is_flag=True, default=None,
+              help="realdata: omit the methods that the library is compared with.")  # fmt: skip
+@click.option("--update", is_flag=True, default=None,
+              help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
-          folder: Path | None, overwrite: bool) -> None:  # fmt: skip
+          folder: Path | None, data: Path | None, quick: bool | None,
+          update: bool | None, overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
@@ -71,6 +81,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 bytes transferred; one or two minutes
     regression  estimators.TuckerRegressor against TensorLy's with its default and its best
                 ridge: synthetic tensors and an aerial hyperspectral scene; minutes
+    realdata    complete(array) and recover(A, y) without a rank on real data, against TensorLy,
+                scikit-learn's imputers, means and main effects; a quarter of an hour
 
     \b
     Yardsticks of `recover`:
@@ -91,21 +103,31 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       B10  1000x1000x1000, rank (5,5,5), 3 million and half a million sampled entries
       O    50x50x40, rank (3,3,3), Gaussian rows in a file read block by block
 
+    \b
+    Yardsticks of `realdata` (data that are not available are skipped):
+      D0  the paper's candle clip, Gaussian    D6  covid serology
+      D1  Birmingham car parks                 D7  fluorescence (kinetic)
+      D2  the same, whole days missing         D8  Indian Pines, cosine coefficients
+      D3  Hangzhou metro                       N1  sea surface temperature
+      D4  the same, whole days missing         N2  ocean temperature
+      D5  responses to IL-2                    N3  winds
+
     Exit code 0 if every target was met, 3 if one was missed.
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
-               "gigabytes": gigabytes, "folder": folder}  # fmt: skip
+               "gigabytes": gigabytes, "folder": folder, "data": data,
+               "quick": quick, "update": update}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
                 f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
-                "--gigabytes to dask."
+                "--gigabytes to dask; --only, --data, --quick and --update to realdata."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
         check_folder(file.parent)
-    check_targets(files, overwrite)
+    check_targets(files, overwrite or bool(update))
     if what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
@@ -114,6 +136,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _dask(gigabytes)
     elif what == "regression":
         rows = _regression()
+    elif what == "realdata":
+        rows = _realdata(only, data, bool(quick), csv_file if update else None)
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -215,6 +239,38 @@ def _structured(
                "target", "met", ""]  # fmt: skip
     console().print(table(columns, map(_structured_cells, rows)))
     return rows
+
+
+def _realdata(only: str | None, data: Path | None, quick: bool, file: Path | None) -> list[Any]:
+    """Measure; return the rows, after those of an earlier run that they do not replace."""
+    from lowtucker.lab.bench import realdata
+
+    works = realdata.chosen(realdata.NAMES if only is None else tuple(only.upper().split(",")))
+    if data is not None and not data.is_dir():
+        raise ValueError(f"--data {data} is not a folder. Check the path.")
+    check_extras("tensorly", extra="bench")
+    check_extras("sklearn", extra="sklearn")
+    earlier = realdata.read(file) if file is not None and file.exists() else []
+    rows = []
+    for row in realdata.run(works, data or DATA, quick):
+        rows.append(row)
+        found = "" if math.isnan(row.error) else f"{_error(row)} in {row.seconds:.3g} s"
+        said = "; ".join(filter(None, [found, row.note]))
+        click.echo(f"  {row.work} {row.data}, {row.method}: {said}", err=True)
+    columns = ["work", "data", "method", "error", "CPU s", "passes", "goal", "met", "published", ""]
+    console().print(table(columns, map(_realdata_cells, rows)))
+    return realdata.updated(earlier, rows) if earlier else rows
+
+
+def _realdata_cells(row: Any) -> list[str]:
+    return [
+        row.work, row.data, row.method, _error(row), _number(row.seconds), _number(row.passes),
+        row.target, _met(row.met), row.published, row.note,
+    ]  # fmt: skip
+
+
+def _error(row: Any) -> str:
+    return "" if math.isnan(row.error) else f"{row.measure} {row.error:.3g}"
 
 
 def _structured_cells(row: Any) -> list[str]:

@@ -1,4 +1,4 @@
-"""The seven figures of the paper and the supplement."""
+"""The seven figures of the paper and the supplements."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from lowtucker.lab.experiments.beyond import Tuned
 from lowtucker.lab.experiments.clip import ClipCurves, ClipRecovery, RecoveredFrames
 from lowtucker.lab.experiments.convergence import AgainstEpochs, AgainstSeconds, Convergence
+from lowtucker.lab.experiments.shrunk import ClipShrinkage, ShrunkClip
 from lowtucker.lab.experiments.success import (
     EpochsToSuccess,
     Recoveries,
@@ -31,11 +32,18 @@ class Paper:
     epochs: Recoveries = field(default_factory=until_success)
     clip: ClipRecovery = field(default_factory=ClipRecovery)
     tuned: Tuned | None = None
+    shrinkage: ClipShrinkage | None = None
 
     @property
     def beyond(self) -> Tuned:
         """The supplement: both methods with other steps, on the same clip."""
         return Tuned(self.clip) if self.tuned is None else self.tuned
+
+    @property
+    def without_rank(self) -> ShrunkClip:
+        """The panel beside Figure 7: the same clip by shrinkage."""
+        shrinkage = ClipShrinkage(clip=self.clip.clip) if self.shrinkage is None else self.shrinkage
+        return ShrunkClip(self.clip, shrinkage)
 
     def figures(self) -> dict[str, Figure]:
         """Return all figures by name."""
@@ -47,6 +55,7 @@ class Paper:
             EpochsToSuccess(self.epochs),
             RecoveredFrames(self.clip),
             ClipCurves(self.clip),
+            self.without_rank,
             self.beyond,
         ]
         return {figure.name: figure for figure in made}

@@ -39,7 +39,7 @@ class Reproduction:
     Parameters
     ----------
     names : sequence of str
-        "fig1" to "fig7", "tuned".
+        "fig1" to "fig7", "shrinkage", "tuned".
     out : Path
         Folder of the tables, plots and the report; ``out/cells`` holds the results.
     trials, seed, workers : int
@@ -150,7 +150,7 @@ class Reproduction:
         settings = {figures[name].label: _settings(figures[name]) for name in found}
         provenance = machine() | {
             "seed": str(self.seed),
-            "trials": f"{self.trials} (Figures 6 and 7: one)",
+            "trials": f"{self.trials} (Figures 6 and 7, and beside it: one)",
             "clip": clip.origin,
             "computed": self._efforts(),
             **settings,
