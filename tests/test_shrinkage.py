@@ -472,7 +472,7 @@ def amp_by_the_formula(matrix, y, shape, steps, probes):
     """Message passing, a line of the docstring each."""
     from lowtucker.thresholding.sure import sure_shrinkage
 
-    m, N = matrix.shape
+    m = len(matrix)
     c = float(np.mean(matrix**2))
     X, r = np.zeros(shape), y
     for t in range(steps):
@@ -532,8 +532,13 @@ def test_solvers_that_shrink_refuse_a_rank_and_a_batch():
         lt.recover(batch, np.ones((2, 60)), solver=lt.AMP())
     with pytest.raises(ValueError, match="without a rank takes one problem"):
         lt.recover(batch, np.ones((2, 60)))
-    for bad, text in (({"momentum": 1.0}, "below 1"), ({"inner": 0}, "positive integer"),
-                      ({"levels": ()}, "positive numbers"), ({"wait": 1.5}, "positive integer")):  # fmt: skip
+    bad_settings = [
+        ({"momentum": 1.0}, "below 1"),
+        ({"inner": 0}, "positive integer"),
+        ({"levels": ()}, "positive numbers"),
+        ({"wait": 1.5}, "positive integer"),
+    ]
+    for bad, text in bad_settings:
         with pytest.raises(ValueError, match=text):
             lt.Annealing(**bad)
     with pytest.raises(ValueError, match="max_steps must be a positive integer"):
@@ -546,11 +551,12 @@ def test_solvers_that_shrink_refuse_a_rank_and_a_batch():
 @pytest.mark.parametrize("rows", ["gaussian", "dct", "rank one"])
 def test_measurements_of_nearly_low_rank_need_no_rank(rows):
     X, m = decaying((12, 11, 10)), 700
-    A = {
-        "gaussian": lambda: lt.gaussian(X.shape, m, seed=1),
-        "dct": lambda: lt.subsampled_transform(X.shape, m, "dct", seed=1),
-        "rank one": lambda: lt.rank_one([rng(k).standard_normal((m, n)) for k, n in enumerate(X.shape)]),
-    }[rows]()  # fmt: skip
+    if rows == "gaussian":
+        A = lt.gaussian(X.shape, m, seed=1)
+    elif rows == "dct":
+        A = lt.subsampled_transform(X.shape, m, "dct", seed=1)
+    else:
+        A = lt.rank_one([rng(k).standard_normal((m, n)) for k, n in enumerate(X.shape)])
     result = lt.recover(A, A.forward(X))
     assert result.status is lt.Status.APPROXIMATED
     assert result.rank is None

@@ -92,7 +92,7 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     if hard.status is Status.INTERRUPTED:
         return replace(soft.result, status=Status.INTERRUPTED)
     tie = NOISY_TIE if hard.success else TIE
-    if hard.held_out is None or hard.held_out > tie * soft.score:  # of the same measurements
+    if hard.held_out is None or hard.held_out > tie * soft.of_held:  # of the same measurements
         return None
     if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
         if not soft.isotropic:
@@ -116,7 +116,7 @@ def _searched(problem: Problem, fit: Fit, soft: Soft, search: RankSearch) -> Res
         if not soft.isotropic:
             return None
         found = held_out_fit(problem, hard.rank, quietly, soft.held)
-        if found.held_out is None or found.held_out > soft.score:
+        if found.held_out is None or found.held_out > soft.of_held:
             return None
         hard = replace(hard, held_out=found.held_out)
     return _after(soft.result, hard)

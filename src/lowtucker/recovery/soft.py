@@ -55,16 +55,20 @@ class Soft:
     result : Result
     rank : tuple of int or None
         The rank that the spectra show, where all modes have a clear gap.
-    held : mask of the held-out measurements of the given problem, shape (m,)
-    score : relative residual of those, of a fit to the others
+    score : float
+        Relative residual of held-out measurements, of fits to the others.
+    held : mask of (some of) the held-out measurements of the given problem, shape (m,)
+    of_held : float
+        Relative residual of those.
     isotropic : bool
         Whether that tells the error of X.
     """
 
     result: Result
     rank: tuple[int, ...] | None
-    held: NumPyArray
     score: float
+    held: NumPyArray
+    of_held: float
     isotropic: bool = True
 
 
@@ -114,7 +118,7 @@ def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     findings += _of_the_data(problem, stack)
     result = _concluded(problem, stack.last, stack.X, stack.score, status, findings)
     rank = None if stack.over else clear_rank(stack.untransformed, stack.score)
-    return Soft(result, rank, held, stack.score)
+    return Soft(result, rank, stack.score, held, stack.first)
 
 
 def _as_given(problem: Problem, once: Problem, held: NumPyArray) -> NumPyArray:
@@ -200,7 +204,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         undetermined = result.status if status in CUT_SHORT else Status.UNDERDETERMINED
         result = replace(result, error_estimate=None, status=undetermined)
     rank = None if status in CUT_SHORT or score > POOR else clear_rank(X, score)
-    return Soft(result, rank, held, score, isotropic)
+    return Soft(result, rank, score, held, score, isotropic)
 
 
 def _of_the_rows(problem: Problem, fit: Fit) -> list[Finding]:

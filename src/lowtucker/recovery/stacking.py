@@ -123,6 +123,8 @@ class Stack(NamedTuple):
         Ways that it is made of.
     score : float
         Relative error on held-out samples; the weights of each fold are those of the others.
+    first : float
+        The same, of the first fold alone.
     untransformed : ShrunkTensor
         The same where no way transforms the data; else a fit to most of the samples by the best
         way that does not.
@@ -138,6 +140,7 @@ class Stack(NamedTuple):
     X: ShrunkTensor
     weights: dict[str, float]
     score: float
+    first: float
     untransformed: Any
     held: NumPyArray
     mode: int | None
@@ -167,12 +170,12 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
         return None
     search = Search(problem, folds, fit, mode is not None)
     ways, plain = search.all_ways()
-    weights, score = search.combined(ways)
+    weights, score, first = search.combined(ways)
     X, names = search.refitted(ways, weights)
     assert search.last is not None  # at least one walk was begun
     used = [one.way.transform for one, weight in zip(ways, weights, strict=True) if weight]
     untransformed = X if all(t is PLAIN for t in used) else plain.X
-    return Stack(X, names, score, untransformed, folds[0], mode, search.last, search.over)
+    return Stack(X, names, score, first, untransformed, folds[0], mode, search.last, search.over)
 
 
 class Search:
@@ -269,32 +272,34 @@ class Search:
         self.over = result.status if result.status in CUT_SHORT else self.over
         return result
 
-    def combined(self, ways: list[Tried]) -> tuple[NumPyArray, float]:
-        """Weights of the ways, by the held-out samples, and the error to expect."""
+    def combined(self, ways: list[Tried]) -> tuple[NumPyArray, float, float]:
+        """Weights of the ways, by the held-out samples; the errors of all folds and of the first."""
         alone = np.eye(len(ways))[0]
         folds = min(len(t.predictions) for t in ways)
         if len(ways) < 2 or not folds:
-            return alone, ways[0].score
+            return alone, ways[0].score, ways[0].scores[0]
         truth = [np.asarray(self.problem.y)[held] for held in self.folds[:folds]]
         guesses = [np.stack([t.predictions[k] for t in ways], axis=1) for k in range(folds)]
         if self.problem.weights is not None:  # outliers do not count
             count = [np.asarray(self.problem.weights)[held] > 0 for held in self.folds[:folds]]
             truth = [one[keep] for one, keep in zip(truth, count, strict=True)]
             guesses = [one[keep] for one, keep in zip(guesses, count, strict=True)]
-        if folds == 1:  # two halves stand for folds
+        halves = folds == 1
+        if halves:  # they stand for folds
             half = np.arange(len(truth[0])) % 2 == 0
             truth = [truth[0][half], truth[0][~half]]
             guesses = [guesses[0][half], guesses[0][~half]]
-        squares = whole = 0.0
+        squares = np.zeros((len(truth), 2))
         for k in range(len(truth)):
             others = [j for j in range(len(truth)) if j != k]
             a = _weights([guesses[j] for j in others], [truth[j] for j in others])
-            squares += float(np.sum(np.abs(truth[k] - guesses[k] @ a) ** 2))
-            whole += float(np.sum(np.abs(truth[k]) ** 2))
+            missed = truth[k] - guesses[k] @ a
+            squares[k] = [np.sum(np.abs(x) ** 2) for x in (missed, truth[k])]
         a = _weights(guesses, truth)
         if a.max() < LEAST:
-            return alone, ways[0].score
-        return np.where(a < LEAST, 0.0, a), (squares / (whole or 1.0)) ** 0.5
+            return alone, ways[0].score, ways[0].scores[0]
+        first = squares if halves else squares[:1]
+        return np.where(a < LEAST, 0.0, a), _relative(squares), _relative(first)
 
     def refitted(
         self, tried: list[Tried], weights: NumPyArray
@@ -318,6 +323,12 @@ class Search:
         names = {str(t.way): w for t, w in zip(tried, weights.tolist(), strict=True) if w}
         real = np.asarray(self.problem.y).real.dtype
         return ShrunkTensor(total, np.asarray(effective, dtype=real)), names
+
+
+def _relative(squares: NumPyArray) -> float:
+    """Relative error, by sums of squares of what was missed and of all."""
+    missed, whole = np.sum(squares, axis=0)
+    return float(missed / (whole or 1.0)) ** 0.5
 
 
 def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:
