@@ -33,6 +33,8 @@ SHARE = 0.1
 GAP = 10.0
 # Held-out residuals of message passing above this are a reason to try annealing
 POOR = 0.5
+# Steps of message passing on most of the measurements, and on all: together some 40 passes
+FIRST, FINAL = 12, 24
 # A fit to all measurements whose noise is larger than that of the first fit by this is not kept
 WORSE = 2.0
 # Mean square of the eigenvalues of A A*, in units of that of i.i.d. rows, above which some
@@ -173,19 +175,22 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         return None
     held = to_numpy(parts.held.weights) > 0
     quietly = replace(fit, tol=min(fit.tol, 1e-9), noise_std=None, X_true=None)
-    solver: Any = AMP()
+    rows, looked = look_at_rows(problem, as_seed(fit.seed))
+    weights = to_numpy(parts.train.weights)
+    of_train = rows.of_part(rows.total * float(np.sum(weights)) / _total(problem))
+    solver: Any = AMP(max_steps=FIRST, rows=of_train)
     first = quietly(parts.train, None, solver=solver, label="held out, AMP")
+    first = replace(first, passes=first.passes + looked)
     score = parts.score(first.X, fit).score
+    solver = AMP(max_steps=FINAL, rows=rows)
     if (not score < POOR or first.status is Status.DIVERGED) and first.status not in CUT_SHORT:
-        first, solver, score = _annealed(parts, quietly, fit, first, score)
+        first, solver, score = _annealed(parts, quietly, fit, first, score, solver)
     if first.status in CUT_SHORT:
         last, status = first, first.status
     else:
-        # from the first fit: with few measurements another start may lead elsewhere
-        last = quietly(
-            problem, None, start=first.X, solver=solver, before=first, label="all measurements"
-        )
+        last = quietly(problem, None, solver=solver, before=first, label="all measurements")
         status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
+        # with few measurements another run may lead elsewhere
         worse = not _noise_of(last) <= WORSE * _noise_of(first)
         if status in CUT_SHORT or worse:
             last = replace(last, X=first.X)
@@ -195,9 +200,9 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         f"degrees of freedom, predicts held-out measurements to {score:.2g}."
     )
     numbers = {"solver": solver.name, "effective": float(X.effective), "score": score}
-    findings = [Finding("approximated", text, numbers), *_of_the_rows(problem, fit)]
-    weights = None if problem.weights is None else to_numpy(problem.weights) > 0
-    findings += problem.A.diagnose((1,) * len(problem.shape), weights)
+    findings = [Finding("approximated", text, numbers), *_of_the_rows(rows.spread)]
+    counting = None if problem.weights is None else to_numpy(problem.weights) > 0
+    findings += problem.A.diagnose((1,) * len(problem.shape), counting)
     result = _concluded(problem, last, X, score, status, findings)
     isotropic = not any(f.kind == ANISOTROPIC for f in findings)
     if not isotropic:
@@ -207,9 +212,13 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     return Soft(result, rank, score, held, score, isotropic)
 
 
-def _of_the_rows(problem: Problem, fit: Fit) -> list[Finding]:
-    """Whether held-out measurements tell the error of X: rows must see all directions alike."""
-    spread = look_at_rows(problem, as_seed(fit.seed))[0].spread
+def _total(problem: Problem) -> float:
+    """Sum of the weights."""
+    return float(problem.m if problem.weights is None else np.sum(to_numpy(problem.weights)))
+
+
+def _of_the_rows(spread: float) -> list[Finding]:
+    """Whether held-out measurements tell the error of X: rows must see all directions equally."""
     if spread <= SPREAD:
         return []
     text = (
@@ -227,7 +236,7 @@ def _noise_of(result: Result) -> float:
 
 
 def _annealed(
-    parts: Holdout, quietly: Fit, fit: Fit, first: Result, score: float
+    parts: Holdout, quietly: Fit, fit: Fit, first: Result, score: float, other: Any
 ) -> tuple[Result, Any, float]:
     """Annealing with either prior, where it predicts held-out measurements better."""
     whole = float(np.sum(fit.losses(parts.held, parts.held.y))) or 1.0
@@ -236,7 +245,7 @@ def _annealed(
         lost = float(np.sum(fit.losses(parts.held, parts.held.residual(full))))
         return (lost / whole) ** 0.5, np.zeros(1)
 
-    best: tuple[Result, Any, float] = (first, AMP(), score)
+    best: tuple[Result, Any, float] = (first, other, score)
     last = first
     for prior in ("sum", "product"):
         solver = Annealing(prior=prior, judge=judge)

@@ -273,7 +273,7 @@ class Search:
         return result
 
     def combined(self, ways: list[Tried]) -> tuple[NumPyArray, float, float]:
-        """Weights of the ways, by the held-out samples; the errors of all folds and of the first."""
+        """Weights of the ways, by held-out samples; the errors of all folds, and of the first."""
         alone = np.eye(len(ways))[0]
         folds = min(len(t.predictions) for t in ways)
         if len(ways) < 2 or not folds:
@@ -328,7 +328,7 @@ class Search:
 def _relative(squares: NumPyArray) -> float:
     """Relative error, by sums of squares of what was missed and of all."""
     missed, whole = np.sum(squares, axis=0)
-    return float(missed / (whole or 1.0)) ** 0.5
+    return float((missed / (whole or 1.0)) ** 0.5)
 
 
 def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:

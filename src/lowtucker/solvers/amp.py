@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -51,23 +51,27 @@ class Messages(Memory):
     vector : array, shape (m,)
         What the next step takes back: the (weighted) residual with its Onsager term, or that of the
         extrapolated tensor.
+    back : array, shape (n_1, ..., n_d)
+        The adjoint of it.
     residual : array, shape (m,)
         Residual of X.
     lowest : array, shape ()
         Lowest variance of the noise in Z so far.
     since : array, shape ()
         Steps since it last fell.
-    best, effective : arrays, shape (n_1, ..., n_d) and ()
-        The tensor of that step, and its effective degrees of freedom.
+    best, effective, left : arrays, shape (n_1, ..., n_d), () and (m,)
+        The tensor of that step, its effective degrees of freedom, and its residual.
     """
 
     guess: Array
     vector: Array
+    back: Array
     residual: Array
     lowest: Array
     since: Array
     best: Array
     effective: Array
+    left: Array
 
 
 @dataclass(frozen=True)
@@ -82,6 +86,8 @@ class Rows:
         Sum of the weights of all equations.
     orthogonal : bool
         Whether A(A*(v)) is a multiple of v.
+    equal : bool
+        Whether all weights are equal, or 0.
     spread : float
         Mean square of the eigenvalues of A A* over their squared mean, in units of that of i.i.d.
         rows, 1 + m/N: larger where rows are not isotropic.
@@ -90,7 +96,12 @@ class Rows:
     gain: float
     total: float
     orthogonal: bool
+    equal: bool
     spread: float
+
+    def of_part(self, total: float) -> Rows:
+        """Return what is known of a random part of the rows, by the sum of its weights."""
+        return replace(self, gain=self.gain * total / self.total, total=total)
 
     def noise(self, vector: Array, shape: tuple[int, ...]) -> float:
         """Variance of the noise in Z that a vector leads to."""
@@ -128,11 +139,14 @@ class AMP(Solver):
     ----------
     max_steps : int
         The most steps.
+    rows : Rows, optional
+        What is known of the rows already, by :func:`look_at_rows`.
 
     Notes
     -----
-    A step costs one pass over A and a shrinkage, :math:`O(N \sum n_k)`. Memory: some 20 tensors.
-    A pass before the first step finds out whether rows are orthogonal.
+    A step costs one pass over A (two with weights that differ) and a shrinkage,
+    :math:`O(N \sum n_k)`. Memory: some 20 tensors. Before the first step, four passes (13 where row
+    norms are not at hand) find out how large the rows are and whether they are orthogonal.
 
     Examples
     --------
@@ -145,6 +159,7 @@ class AMP(Solver):
     """
 
     max_steps: int = 36
+    rows: Rows | None = field(default=None, repr=False, compare=False)
     self_terminating: ClassVar[bool] = True
     lower_residual_is_better: ClassVar[bool] = False
 
@@ -173,14 +188,14 @@ class AMP(Solver):
         if state.memory is None:  # of another solver
             fresh = self._first(problem, state.X.full(), pair)
             return replace(fresh, t=state.t, passes=state.passes)
-        return replace(state, cache=look_at_rows(problem, pair)[0])
+        return replace(state, cache=self.rows or look_at_rows(problem, pair)[0])
 
     def _first(self, problem: Problem, full: Array, seed: tuple[int, int]) -> State:
-        rows, passes = look_at_rows(problem, seed)
-        residual = problem.residual(full)
-        zero = _number(0.0, problem)
-        vector = _weighted(problem, residual)
-        memory = Messages(full, vector, residual, _number(np.inf, problem), zero, full, zero)
+        rows, passes = (self.rows, 0.0) if self.rows else look_at_rows(problem, seed)
+        residual, back = problem.A.misfit(full, problem.y, problem.weights)
+        zero, vector = _number(0.0, problem), _weighted(problem, residual)
+        lowest = _number(np.inf, problem)
+        memory = Messages(full, vector, back, residual, lowest, zero, full, zero, residual)
         state = first_state(ShrunkTensor(full, zero), memory, seed, passes + 1)
         return replace(state, cache=rows)
 
@@ -198,12 +213,16 @@ class AMP(Solver):
         X = ShrunkTensor(passed.best, passed.effective)
         if not (finite and noise < lowest):
             old = state.memory
-            passed = replace(passed, lowest=old.lowest, best=old.best, effective=old.effective)
+            passed = replace(passed, best=old.best, effective=old.effective, left=old.left)
         else:
             passed = replace(passed, lowest=_number(noise, problem))
         passed = replace(passed, since=_number(since, problem))
-        after = replace(state, X=X, t=state.t + 1, memory=passed, passes=state.passes + 1)
-        return self._ended(problem, after) if self.is_stuck(after) else after
+        read = 1 if rows.orthogonal or rows.equal else 2
+        after = replace(state, X=X, t=state.t + 1, memory=passed, passes=state.passes + read)
+        if not self.is_stuck(after):
+            return after
+        X = ShrunkTensor(passed.best, passed.effective)
+        return replace(after, X=X, memory=replace(passed, residual=passed.left))
 
     def is_stuck(self, state: State) -> bool:
         """Whether the noise no longer falls, or all steps are used up."""
@@ -218,12 +237,6 @@ class AMP(Solver):
             return super().residual(bound, state)
         return state.memory.residual
 
-    def _ended(self, problem: Problem, state: State) -> State:
-        """State at the best tensor; one pass for its residual."""
-        X = ShrunkTensor(state.memory.best, state.memory.effective)
-        memory = replace(state.memory, residual=problem.residual(X.tensor))
-        return replace(state, X=X, memory=memory, passes=state.passes + 1)
-
 
 def refuse_rank(rank: Any, problem: Problem, name: str) -> None:
     """Refuse a rank, or a batch, for a solver that takes neither."""
@@ -237,26 +250,29 @@ def refuse_rank(rank: Any, problem: Problem, name: str) -> None:
 
 
 def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
-    """Messages after one step; ``best`` and ``effective`` are those of the new tensor."""
+    """Messages after one step; ``best`` is the new tensor, with what belongs to it."""
     memory: Messages = state.memory
     N = size(problem.shape)
-    Z = memory.guess + problem.A.adjoint(memory.vector) / rows.gain
+    Z = memory.guess + memory.back / rows.gain
     noise = max(rows.noise(memory.vector, problem.shape), _tiny(Z))
     X, divergence, _ = sure_shrinkage(Z, noise, _probe(problem, state))
-    if not rows.orthogonal:
-        residual = problem.residual(X.tensor)
-        onsager = (divergence / rows.total) * _weighted(problem, memory.vector)
-        guess, vector = X.tensor, _weighted(problem, residual) + onsager
-    else:
+    if rows.orthogonal:
         alpha = min(max(divergence / N, 0.0), LARGEST)
         guess = (X.tensor - alpha * Z) / (1 - alpha)
-        ahead = problem.residual(guess)
+        ahead, back = problem.A.misfit(guess, problem.y, problem.weights)
         vector = _weighted(problem, ahead)
         # X lies between guess and Z, and A(Z) is known: A A* is a multiple of the identity
         residual = (1 - alpha) * ahead + alpha * (1 - N / rows.total) * memory.vector
+    else:
+        guess, onsager = X.tensor, divergence / rows.total
+        residual, back = problem.A.misfit(guess, problem.y, problem.weights)
+        before = _weighted(problem, memory.vector)
+        vector = _weighted(problem, residual) + onsager * before
+        back = back + onsager * (memory.back if rows.equal else problem.A.adjoint(before))
     return replace(
-        memory, guess=guess, vector=vector, residual=residual, best=X.tensor, effective=X.effective
-    )
+        memory, guess=guess, vector=vector, back=back, residual=residual,
+        best=X.tensor, effective=X.effective, left=residual,
+    )  # fmt: skip
 
 
 def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
@@ -273,15 +289,16 @@ def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
     spread = squares / (1 + parts * problem.m / N)
     equal = problem.weights is None or not np.any((weights > 0) & (weights < weights.max()))
     if away < ORTHOGONAL and equal and total < N:
-        return Rows(ratio * total / N, total, True, spread), 1.0
+        return Rows(ratio * total / N, total, True, equal, spread), 2.0
     if problem.A.traits.has_fast_row_norms:
         norms = to_numpy(problem.A.row_norms())
-        return Rows(float(np.sum(weights * norms**2)) / N, total, False, spread), 2.0
+        gain = float(np.sum(weights * norms**2)) / N
+        return Rows(gain, total, False, equal, spread), 3.0
     dtype, shape = problem.tensor_dtype, problem.shape
     complex_tensor = "complex" in str(dtype)
     probes = [like(_normal(rng, shape, complex_tensor), problem.y, dtype) for _ in range(PROBES)]
     sizes = [float(to_numpy(problem.measured_norm(g))) ** 2 for g in probes]
-    return Rows(float(np.mean(sizes)) / N, total, False, spread), 1.0 + PROBES
+    return Rows(float(np.mean(sizes)) / N, total, False, equal, spread), 2.0 + PROBES
 
 
 def _probe(problem: Problem, state: State) -> Array:
