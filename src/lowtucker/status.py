@@ -30,8 +30,8 @@ class Status(Enum):
     )
     NOISE_FLOOR = "The residual is noise: of the given size, or without structure."
     APPROXIMATED = (
-        "The data are approximated, not exactly of low rank; held_out estimates the error on "
-        "unseen entries, by fits to some of the samples."
+        "The data are approximated, not exactly of low rank; held_out estimates the error, by fits "
+        "to nine tenths of the data."
     )
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "

@@ -54,10 +54,10 @@ def complete(
         The tensor with NaN (or masked elements) where it is unknown; or, with ``indices``, the
         values of the samples, shape (m,).
     rank : tuple of int, "auto", RankSearch or None
-        As in :func:`lowtucker.recover`. None needs no rank: data that are only nearly of low rank
-        are completed by :class:`lowtucker.Shrinkage`, with what predicts held-out samples best;
-        where the spectrum has a clear gap, a tensor of that rank is fitted. (With Huber's loss,
-        and for tensors of more than 10^7 entries, it means "auto".)
+        As in :func:`lowtucker.recover`. None, the default, needs none: data that are only nearly of
+        low rank are completed by a combination of shrinkage fits (:class:`lowtucker.Annealing`)
+        that predicts held-out samples best; where the spectra have a clear gap, a tensor of that
+        rank is fitted. (For tensors of more than 10^7 entries it means "auto".)
     indices : array of int, shape (m, d), optional
         Where the samples are, counted from 0.
     shape : tuple of int, optional
@@ -66,7 +66,7 @@ def complete(
         Share of the samples that a first fit does not see, to measure its error on them:
         ``result.held_out``. The second fit, whose tensor is returned, starts there and uses all.
         None are held out for 0, or where fewer than 1.5 samples per degree of freedom would
-        remain.
+        remain. Without a rank, the share of a fold; 0 is then 0.1, since held-out samples decide.
     solver, tol, max_epochs, max_seconds, noise_std, loss, X_true, seed, callbacks, checkpoint
         As in :func:`lowtucker.recover`.
 

@@ -334,6 +334,12 @@ def explained(result: Result) -> Result:
     stalled = np.atleast_1d(result.status) == Status.STALLED
     if not stalled.any() or result.notes:  # the notes say more
         return result
+    if result.rank is None and not isinstance(result.X, TuckerTensor):
+        text = (
+            "Shrinkage leaves noise in the residual, which need not vanish. A call without a "
+            "solver and without a rank also estimates the error, by held-out measurements."
+        )
+        return result.found(Finding("hint", text, {"status": "STALLED"}))
     residual = float(np.max(np.atleast_1d(result.residual)[stalled]))
     ratio = result.m / result.degrees_of_freedom
     # random numbers are fitted about as well as that

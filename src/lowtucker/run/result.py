@@ -64,8 +64,9 @@ class Result:
         Weights of the last fit, where a loss other than the squared one chose them: those near
         zero belong to outliers.
     held_out : float or None
-        Relative error on held-out samples, of the first fit of :func:`lowtucker.complete`; without
-        a rank, of the walk that was chosen by it. The tensor returned is fitted to all samples.
+        Relative error on held-out measurements. With a rank, of the first fit of
+        :func:`lowtucker.complete`; without one, of fits by the same ways to nine tenths of the
+        data. The tensor returned is fitted to all.
     findings : tuple of Finding
         What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The last
         one that decides a status decides this one's.
