@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse.linalg
 
 import lowtucker as lt
-from lowtucker.recovery import completion, diagnosis
+from lowtucker.recovery import diagnosis, hard
 from lowtucker.recovery.completion import _held
 from lowtucker.solvers.manifold import has_full_rank
 
@@ -855,7 +855,7 @@ def test_bad_settings(settings, exception, message):
 
 
 def test_bad_input_is_refused_before_any_work(monkeypatch):
-    monkeypatch.setattr(completion, "recovered", None)
+    monkeypatch.setattr(hard, "recovered", None)
     for settings, exception, _ in BAD_SETTINGS[:17]:
         given = {"values": VALUES, "rank": RANK, **settings}
         with pytest.raises(exception):
@@ -916,7 +916,7 @@ def test_a_fit_that_reached_the_time_limit_is_kept(ticks):
 
 @pytest.mark.parametrize(("rank", "kept"), [("auto", True), (RANK, False)], ids=str)
 def test_a_borderline_rank_search_is_reported(monkeypatch, rank, kept):
-    recovered = completion.recovered
+    recovered = hard.recovered
 
     def close(problem, given, fit, **options):
         result = recovered(problem, given, fit, **options)
@@ -924,5 +924,5 @@ def test_a_borderline_rank_search_is_reported(monkeypatch, rank, kept):
             result if options else result.found(lt.Finding("rank", "a close call", borderline=True))
         )
 
-    monkeypatch.setattr(completion, "recovered", close)
+    monkeypatch.setattr(hard, "recovered", close)
     assert (from_samples(VALUES, rank).borderline == ("a close call",)) == kept

@@ -521,6 +521,92 @@ def test_message_passing_recovers_what_decays(kind_of_rows):
     assert result.passes <= 50
 
 
+SOFT = {
+    "AMP": (lt.AMP(), lambda: lt.gaussian((7, 6, 5), 120, seed=1)),
+    "AMP-orthogonal": (lt.AMP(), lambda: lt.subsampled_transform((7, 6, 5), 120, "dct", seed=1)),
+    "Annealing": (lt.Annealing(), lambda: lt.gaussian((7, 6, 5), 120, seed=1)),
+    "Annealing-entries": (
+        lt.Annealing(prior="product"),
+        lambda: lt.entries((7, 6, 5), np.argwhere(rng(2).random((7, 6, 5)) < 0.6)),
+    ),
+}
+
+
+@pytest.fixture(params=SOFT)
+def soft(request):
+    solver, make = SOFT[request.param]
+    A = make()
+    return solver, lt.Problem(A, A.forward(decaying((7, 6, 5))))
+
+
+def test_a_step_of_a_soft_solver_is_pure(soft):
+    solver, problem = soft
+    state = next(itertools.islice(lt.iterate(problem, solver), 3, None))
+    before = [np.array(x) for x in state.X.parts().values()]
+    bound = solver.bind(problem, None)
+    batched = bound.init(state, 0)
+    one, two = bound.advance(batched), bound.advance(batched)
+    np.testing.assert_array_equal(one.X.full(), two.X.full())
+    for x, y in zip(before, state.X.parts().values(), strict=True):
+        np.testing.assert_array_equal(x, y)
+    assert not np.array_equal(one.X.full()[0], state.X.full())
+
+
+def test_a_soft_solver_resumes_bit_for_bit(soft, tmp_path):
+    solver, problem = soft
+    whole = lt.solve(problem, solver, stop=lt.MaxEpochs(6), seed=5)
+    half = lt.solve(problem, solver, stop=lt.MaxEpochs(3), seed=5)
+    half.save(tmp_path / "half.npz")
+    for start in (half.state, lt.load(tmp_path / "half.npz")):
+        again = lt.solve(problem, solver, stop=lt.MaxEpochs(3), start=start, seed=99)
+        np.testing.assert_array_equal(again.state.X.full(), whole.state.X.full())
+        assert again.state.passes == whole.state.passes
+        np.testing.assert_array_equal(again.history.residual[1:], whole.history.residual[4:])
+
+
+class Counted(lt.MeasurementOperator):
+    """Counts the passes over its rows."""
+
+    traits = lt.Traits(has_fast_row_norms=True)
+
+    def __init__(self, matrix, shape):
+        self.matrix, self.shape, self.m, self.passes = matrix, shape, len(matrix), 0
+
+    def _forward(self, X):
+        self.passes += 1
+        return self.matrix @ X.reshape(-1)
+
+    def _adjoint(self, v):
+        self.passes += 1
+        return (self.matrix.T @ v).reshape(self.shape)
+
+    def _misfit(self, X, y, weights):
+        self.passes += 1
+        r = y - self.matrix @ X.reshape(-1)
+        return r, (self.matrix.T @ (r if weights is None else weights * r)).reshape(self.shape)
+
+    def _row_norms(self):
+        self.passes += 1
+        return np.linalg.norm(self.matrix, axis=1)
+
+
+@pytest.mark.parametrize("weights", [None, "equal or zero", "different"])
+@pytest.mark.parametrize("solver", [lt.AMP(), lt.Annealing()], ids=["AMP", "Annealing"])
+def test_soft_solvers_count_their_passes(solver, weights):
+    matrix = lt.gaussian((7, 6, 5), 120, seed=1).matrix
+    A = Counted(matrix, (7, 6, 5))
+    w = {None: None, "equal or zero": np.arange(120) % 5 > 0, "different": rng(1).random(120) + 0.1}
+    given = None if w[weights] is None else np.asarray(w[weights], dtype=float)
+    problem = lt.Problem(A, matrix @ decaying((7, 6, 5)).reshape(-1), given)
+    bound = solver.bind(problem, None)
+    A.passes = 0
+    state = bound.init(None, 0)
+    assert A.passes == state.passes
+    for _ in range(3):
+        state = bound.advance(state)
+        assert A.passes == state.passes
+
+
 def test_solvers_that_shrink_refuse_a_rank_and_a_batch():
     A = lt.gaussian((5, 5, 6), 60, seed=1)
     y = A.forward(lt.random_tucker((5, 5, 6), (1, 1, 1), seed=0))

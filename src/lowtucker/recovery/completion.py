@@ -83,9 +83,10 @@ def complete(
 
     Notes
     -----
-    Nothing of the size of the tensor is formed, beside ``values`` itself. Cost and memory are those
-    of :func:`lowtucker.entries` and the solver. Duplicate samples count twice, so that their mean
-    is fitted; a finding says how many there are.
+    With a rank, nothing of the size of the tensor is formed, beside ``values`` itself: cost and
+    memory are those of :func:`lowtucker.entries` and the solver. Without one, some tensors of the
+    full size are, and some hundred multilinear spectra of them. Duplicate samples count twice, so
+    that their mean is fitted; a finding says how many there are.
 
     Examples
     --------

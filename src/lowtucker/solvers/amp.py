@@ -277,7 +277,7 @@ def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
 
 def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
     """Look at the rows, and count the passes."""
-    parts = 2 if is_complex(problem.y) and "complex" not in str(problem.tensor_dtype) else 1
+    parts = 2 if is_complex(problem.y) and not _is_complex_tensor(problem) else 1
     weights = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
     total, N = parts * float(np.sum(weights)), size(problem.shape)
     rng = generator(seed, Stream.PROBE)
@@ -295,8 +295,8 @@ def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
         gain = float(np.sum(weights * norms**2)) / N
         return Rows(gain, total, False, equal, spread), 3.0
     dtype, shape = problem.tensor_dtype, problem.shape
-    complex_tensor = "complex" in str(dtype)
-    probes = [like(_normal(rng, shape, complex_tensor), problem.y, dtype) for _ in range(PROBES)]
+    of_complex = _is_complex_tensor(problem)
+    probes = [like(_normal(rng, shape, of_complex), problem.y, dtype) for _ in range(PROBES)]
     sizes = [float(to_numpy(problem.measured_norm(g))) ** 2 for g in probes]
     return Rows(float(np.mean(sizes)) / N, total, False, equal, spread), 2.0 + PROBES
 
@@ -305,7 +305,12 @@ def _probe(problem: Problem, state: State) -> Array:
     """Random tensor of a step: a function of (seed, trial, t)."""
     rng = counted((state.seed, state.trials[0]), state.t)
     dtype = problem.tensor_dtype
-    return like(_normal(rng, problem.shape, "complex" in str(dtype)), problem.y, dtype)
+    return like(_normal(rng, problem.shape, _is_complex_tensor(problem)), problem.y, dtype)
+
+
+def _is_complex_tensor(problem: Problem) -> bool:
+    """Whether X is complex."""
+    return bool(namespace(problem.y).isdtype(problem.tensor_dtype, "complex floating"))
 
 
 def _normal(rng: Any, shape: tuple[int, ...], is_complex: bool) -> Any:
