@@ -9,6 +9,7 @@ import numpy as np
 
 from lowtucker._array import size, to_numpy
 from lowtucker._array.random import as_seed
+from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
 from lowtucker.recovery.fit import Fit
@@ -118,7 +119,7 @@ def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     status = stack.over or Status.APPROXIMATED
     findings = [_of_the_stack(stack), *problem.A.diagnose((1,) * len(problem.shape))]
     findings += _of_the_data(problem, stack)
-    result = _concluded(problem, stack.last, stack.X, stack.score, status, findings)
+    result = _concluded(problem, stack.last, stack.X, stack.score, status, findings, fit.X_true)
     rank = None if stack.over else clear_rank(stack.untransformed, stack.score)
     return Soft(result, rank, stack.score, held, stack.first)
 
@@ -203,7 +204,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     findings = [Finding("approximated", text, numbers), *_of_the_rows(rows.spread)]
     counting = None if problem.weights is None else to_numpy(problem.weights) > 0
     findings += problem.A.diagnose((1,) * len(problem.shape), counting)
-    result = _concluded(problem, last, X, score, status, findings)
+    result = _concluded(problem, last, X, score, status, findings, fit.X_true)
     isotropic = not any(f.kind == ANISOTROPIC for f in findings)
     if not isotropic:
         undetermined = result.status if status in CUT_SHORT else Status.UNDERDETERMINED
@@ -272,13 +273,15 @@ def _concluded(
     score: float,
     status: Status,
     findings: list[Finding],
+    X_true: Any,
 ) -> Result:
     """Result of a search, in the data's own units, with how it was chosen."""
     known = score if np.isfinite(score) else None
+    error = None if X_true is None else float(to_numpy(relative_error(X, X_true)))
     return replace(
         last, X=X, residual=float(to_numpy(problem.relative_residual(X))), status=status,
         m=int(problem.equations), state=None, error_estimate=known, held_out=known,
-        findings=tuple(findings), degrees_of_freedom=X.degrees_of_freedom, rank=None, error=None,
+        findings=tuple(findings), degrees_of_freedom=X.degrees_of_freedom, rank=None, error=error,
     )  # fmt: skip
 
 

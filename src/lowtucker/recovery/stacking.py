@@ -250,11 +250,16 @@ class Search:
             full = tried.way.out_of(np.asarray(result.X.full()), centre)
             tried.X = ShrunkTensor(full, result.X.effective)
         course: Any = None if result.state is None else result.state.memory
-        if course is None or not np.isfinite(float(np.asarray(course.score))):
+        if course is None:
             return
-        tried.scores.append(float(np.asarray(course.score)))
-        tried.levels.append(int(np.asarray(course.level)))
-        tried.predictions.append(np.asarray(course.answer, dtype=unseen.y.dtype))
+        score, level, answer = float(course.score), int(course.level), course.answer
+        if not np.isfinite(score) and result.status is Status.CONVERGED:  # zero needs no step
+            score, answer = judge(result.X.full())
+        if not np.isfinite(score):
+            return
+        tried.scores.append(score)
+        tried.levels.append(level)
+        tried.predictions.append(np.asarray(answer, dtype=unseen.y.dtype))
 
     def _walked(
         self, way: Way, inside: Problem, levels: tuple[float, ...], judge: Any, label: str

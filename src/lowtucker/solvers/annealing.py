@@ -37,6 +37,8 @@ LEVELS = tuple(np.geomspace(1.0, 0.002, 14).tolist())
 POWER, MARGIN = 12, 1.05
 # Directions with so little of the noise's variance are dropped
 DROP = 0.01
+# Least variance of noise: data may be zero
+TINY = 1e-30
 
 
 @dataclass(frozen=True)
@@ -183,7 +185,7 @@ class Annealing(Solver):
         """All steps of one level."""
         problem, rows = bound.problem, state.cache
         share = self.levels[min(state.t, len(self.levels) - 1)]
-        noise = share**2 * rows.square
+        noise = max(share**2 * rows.square, TINY)
         known = min(problem.equations / size(problem.shape), 1.0) if self.subtract else 0.0
         X, previous = state.X, state.memory.previous
         for _ in range(self.inner):
