@@ -41,6 +41,8 @@ class Fit:
         As in :func:`lowtucker.recover`.
     keeper : Keeper
         What keeps the fits of this call.
+    rough : StoppingRule, optional
+        A further rule, for fits that need not converge.
     """
 
     solver: Any
@@ -53,6 +55,7 @@ class Fit:
     callbacks: Sequence[Callback]
     loss: Loss
     keeper: Keeper = field(default_factory=Keeper)
+    rough: StoppingRule | None = None
 
     def __post_init__(self) -> None:
         """Check the settings that are not checked where they are used."""
@@ -175,6 +178,7 @@ class Fit:
     def _stop(self, problem: Problem, rank: Any, seconds: float, epochs: int) -> StoppingRule:
         """Rule for the remaining time and epochs."""
         rule: StoppingRule = ResidualBelow(self.tol)
+        rule = rule if self.rough is None else rule | self.rough
         if self.noise_std is not None:
             floor = noise_floor(problem, self.noise_std, rank)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
