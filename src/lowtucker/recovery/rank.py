@@ -16,7 +16,7 @@ from lowtucker.recovery.fit import OVER, Fit
 from lowtucker.recovery.growth import Gradient
 from lowtucker.recovery.holdout import Candidate, Holdout, select
 from lowtucker.run.result import Result
-from lowtucker.run.stopping import Stalled
+from lowtucker.run.stopping import Stalled, StoppingRule
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.noise import is_noise
@@ -33,9 +33,9 @@ __all__ = ["RankSearch", "compare_larger_rank", "search_rank", "smaller_rank"]
 SHARE = 1 / 8
 # Measurements per degree of freedom of the largest rank that is tried
 MARGIN = 1.3
-# A fit of the search ends with an epoch in which the residual falls by less than half; by less
-# than that where the gradient does not tell how many directions are missing: of 15 tensors of
-# sampled entries, 12 were then found with 0.5, 14 with 0.2, and 15 with 0.05
+# A fit of the search ends with an epoch in which the residual falls by less than half while
+# directions are missing; by less than 0.05 otherwise, or where the gradient does not count them: of
+# 15 tensors of sampled entries, 12 were then found with 0.5, 14 with 0.2, and 15 with 0.05
 ROUGH = Stalled(window=1, fall=0.5, status=Status.APPROXIMATED)
 STEADY = replace(ROUGH, fall=0.05)
 # Rows of rough fits, per degree of freedom: with 3, 4, 6 and all, a search on 20x20x20 tensors of
@@ -166,6 +166,7 @@ class Climb:
         self.tried: list[str] = []
         self.rivals: set[Rank] = set()
         self._misses = 0  # in a row
+        self._climbing = self._best_is_rough = False  # fits that need not converge
         self._gradient = self._gradient_at(None)
 
     def go(self) -> None:
@@ -209,14 +210,17 @@ class Climb:
         """Take a candidate, or count it as a miss; and see whether the search is at its end."""
         best, exact = self.best, self._is_exact(found)
         self.tried.append(f"{found.X.rank} {found.score:.2g}")
-        if best is not None and not exact and found.is_near(best):
+        if best is not None and not exact and not self._best_is_rough and found.is_near(best):
             self.rivals |= {found.X.rank, best.X.rank}
         if best is None or better:
             self.best, self._misses, self.settled = found, 0, exact
+            self._best_is_rough = self._climbing
             return
         self._misses += 1
         # a larger rank comes down to this one, or is not better again and again
         same = all(a <= b for a, b in zip(found.X.rank, best.X.rank, strict=True))
+        if same:  # a second look at directions that were dropped by a small margin
+            self.best = best._replace(rivals=best.rivals & found.rivals)
         self.settled = best.score < POOR and (same or self._misses > 1)
 
     def _fitted(self, rank: Rank) -> Candidate:
@@ -225,11 +229,14 @@ class Climb:
         Roughly, on no more rows than that takes, while directions are missing and it predicts
         better; then with Gauss-Newton steps on all of them.
         """
+        self._climbing = True
         start: Any = self._gradient.grown(rank, self.fit.seed)
         missing = self._gradient.missing
         first = _first_solver(self.parts.train, rank, self.fit)
         if first is not None and (missing is None or any(missing)):
-            self._run(_some_rows(self.parts.train, rank, self.fit), rank, start, first, "")
+            some = _some_rows(self.parts.train, rank, self.fit)
+            rule = STEADY if missing is None else ROUGH
+            self._run(some, rank, start, first, "", rule)
             found = self._seen()
             if self._is_over:
                 return found
@@ -241,32 +248,40 @@ class Climb:
         cold = self._gradient.X is None
         return self._polished(rank, None if cold else start.X, "")
 
-    def _polished(self, rank: Rank, start: Any, label: str, *, rough: bool = True) -> Candidate:
+    def _polished(
+        self, rank: Rank, start: Any, label: str, rule: StoppingRule | None = STEADY
+    ) -> Candidate:
         """Fit a rank on all rows, from a start or from none, and drop what is not missed."""
         train, solver = self.parts.train, self.fit.solver
         if solver == "auto":
             solver = automatic(train, rank, quick=True)
             if start is not None and isinstance(solver[-1], RGN) and _is_fast(train):
                 solver = replace(solver[-1], damping=WARM, starts=1)
-        self._run(train, rank, start, solver, label, rough=rough)
+        self._climbing = False
+        self._run(train, rank, start, solver, label, rule)
         return _trimmed(self._seen(), self.parts, self.fit)
 
     def _thorough(self, found: Candidate, rank: Rank) -> Candidate:
         """Candidate of a rank by a fit that converges, or by one that starts over, if better."""
         assert self.result is not None
         if self.result.status is Status.APPROXIMATED:
-            found = select([found, self._polished(rank, self.result.X, "on", rough=False)])
+            found = select([found, self._polished(rank, self.result.X, "on", None)])
         if self._is_better(found) or self._is_over:
             return found
         return select([found, self._polished(rank, None, "cold")])
 
     def _run(
-        self, train: Problem, rank: Rank, start: Any, solver: Any, label: str, *, rough: bool = True
+        self,
+        train: Problem,
+        rank: Rank,
+        start: Any,
+        solver: Any,
+        label: str,
+        rule: StoppingRule | None,
     ) -> None:
-        """One fit of the search."""
-        rough = rough and self.fit.solver == "auto" and _is_fast(train) and start is not None
-        rule = STEADY if self._gradient.missing is None else ROUGH
-        fit = replace(self.fit, rough=rule) if rough else self.fit
+        """One fit of the search; a rule ends those of "auto" that have a start."""
+        early = self.fit.solver == "auto" and _is_fast(train) and start is not None
+        fit = replace(self.fit, rough=rule) if early and rule is not None else self.fit
         name = f"rank {','.join(map(str, rank))} {label}".strip()
         self.result = fit(train, rank, start=start, solver=solver, before=self.result, label=name)
 
