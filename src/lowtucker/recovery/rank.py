@@ -27,7 +27,7 @@ from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, spectra
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["RankSearch", "compare_larger_rank", "search_rank", "smaller_rank"]
+__all__ = ["Climb", "RankSearch", "compare_larger_rank", "search_rank", "smaller_rank"]
 
 # Share of the measurements that is held out
 SHARE = 1 / 8
@@ -144,6 +144,15 @@ def _fit_to_all(
 class Climb:
     """From rank to rank, each from the fit before it, until a larger one predicts no better.
 
+    Parameters
+    ----------
+    parts : Holdout
+    limit : tuple of int
+        The largest rank.
+    fit : Fit
+    poor : float
+        Held-out residuals above this tell little: the search goes on.
+
     Attributes
     ----------
     best : Candidate or None
@@ -158,8 +167,8 @@ class Climb:
         Ranks that were almost chosen.
     """
 
-    def __init__(self, parts: Holdout, limit: Rank, fit: Fit) -> None:
-        self.parts, self.limit, self.fit = parts, limit, fit
+    def __init__(self, parts: Holdout, limit: Rank, fit: Fit, poor: float = POOR) -> None:
+        self.parts, self.limit, self.fit, self._poor = parts, limit, fit, poor
         self.best: Candidate | None = None
         self.result: Result | None = None
         self.settled = False
@@ -177,7 +186,7 @@ class Climb:
             larger = _larger(rank, self.limit, self.parts.train, trimmed, self._gradient.missing)
             if larger is None:
                 tried = self._misses > 0 or rank == attainable_rank(self.limit)
-                self.settled = self.best is not None and self.best.score < POOR and tried
+                self.settled = self.best is not None and self.best.score < self._poor and tried
                 return
             found = self._fitted(larger)
             better = self.best is None or self._is_better(found)
@@ -221,7 +230,7 @@ class Climb:
         same = all(a <= b for a, b in zip(found.X.rank, best.X.rank, strict=True))
         if same:  # a second look at directions that were dropped by a small margin
             self.best = best._replace(rivals=best.rivals & found.rivals)
-        self.settled = best.score < POOR and (same or self._misses > 1)
+        self.settled = best.score < self._poor and (same or self._misses > 1)
 
     def _fitted(self, rank: Rank) -> Candidate:
         """Fit a rank, from a smaller fit that is grown.
