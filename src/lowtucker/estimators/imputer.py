@@ -193,7 +193,8 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         if not searched and self.rank is None:
             full = np.ravel(result.X.full()).reshape(rows.shape)
             self.n_iter_ = int(result.epochs)
-            return *of_completed(full, rows, mask, tol=self.tol), rank
+            unseen = result.held_out or 0.0
+            return *of_completed(full, rows, mask, tol=self.tol, unseen=unseen), rank
         rank = attainable_rank(check_rank(tuple(rank), whole))
         unknowns = degrees_of_freedom(whole, rank)
         if not searched and mask.sum() < unknowns:
