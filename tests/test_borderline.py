@@ -123,7 +123,7 @@ def test_a_block_represents_all_rows_only_if_they_are_isotropic():
 def test_a_rank_chosen_by_a_small_margin_names_the_runners_up():
     """One direction fades from far above the noise to far below: somewhere it is borderline."""
     seen = []
-    rng = np.random.default_rng(3)
+    rng = np.random.default_rng(7)
     noise = rng.standard_normal(A.m)
     parts = [lt.random_tucker(SHAPE, (1, 1, 1), seed=s) for s in (4, 5)]
     first, second = (A.forward(part) / np.linalg.norm(A.forward(part)) for part in parts)

@@ -173,7 +173,7 @@ def test_the_history_is_that_of_the_search_and_the_fit(monkeypatch):
     assert phases[-1].startswith("all rows R")
     heads = list(dict.fromkeys(" ".join(p.split()[:2]) for p in phases))
     assert heads[0] == "rank 1,1,1"
-    assert heads[1] == "rank 2,2,2"
+    assert heads[1].startswith("rank 2")
     assert heads[-1] == "all rows"
     assert result.passes == history.passes[-1]
     assert history.error[-1] == pytest.approx(error(result, X), rel=1e-3)
@@ -469,9 +469,9 @@ def test_every_tried_rank_gets_its_own_epochs(monkeypatch, n, loss):
     assert len(fits) > 2
     epochs = [epochs for _, epochs in fits]
     assert max(epochs) <= n
-    assert n > 5 or epochs[:2] == [n, n]
+    assert n > 2 or epochs.count(n) > 1
     assert sum(epochs) >= result.epochs > n  # without the fits of the verdict
-    assert [rank for rank, _ in fits[:2]] == [(1, 1, 1), (2, 2, 2)]
+    assert fits[0][0] == (1, 1, 1)
 
 
 @pytest.mark.parametrize("loss", ["squared", "huber"])
@@ -717,7 +717,7 @@ def test_the_next_rank_to_try():
 class PrescribedFits:
     """A fit that returns prescribed tensors, by rank."""
 
-    solver, tol, seed = "auto", 1e-6, 0
+    solver, tol, seed, loss = "rgn", 1e-6, 0, "squared"
 
     def __init__(self, tensors, statuses=None):
         self.tensors, self.statuses, self.calls = tensors, statuses or {}, []
@@ -731,7 +731,8 @@ class PrescribedFits:
 
     @property
     def tried(self):
-        return [rank[0] for label, rank, _, _ in self.calls if label.startswith("rank")]
+        warm = [rank for label, rank, _, _ in self.calls if re.fullmatch(r"rank \S+", label)]
+        return [rank[0] for rank in warm]
 
 
 N = 6  # degrees of freedom of rank r: 11, 20, 27, 32, 35, 36
@@ -742,9 +743,14 @@ def diagonal(*values):
     return lt.TuckerTensor(np.diag(values), [np.eye(N)[:, : len(values)]] * 2)
 
 
+def rows(shape, m):
+    """Operator that does not tell by the gradient how many directions are missing."""
+    return lt.DenseOperator(lt.gaussian(shape, m, seed=0).matrix, shape, isotropic=False)
+
+
 def searched(values, tensors, m=2000, limit=None, statuses=None):
     """Result of a search over prescribed fits, whether it is settled, and its fits."""
-    A = lt.gaussian((N, N), m, seed=0)
+    A = rows((N, N), m)
     y = A.forward(diagonal(*values))
     prescribed = PrescribedFits(
         {(len(t),) * 2 if r is None else (r, r): diagonal(*t) for r, t in tensors}, statuses
@@ -806,7 +812,7 @@ def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing
         return core
 
     one, two, three = ((0, 0, 0), 1.0), ((1, 0, 1), 0.4), ((0, 1, 1), 0.15)
-    A = lt.gaussian((3, 3, 3), 8000, seed=0)
+    A = rows((3, 3, 3), 8000)
     problem = lt.Problem(A, A.forward(entries(one, two, three)))
     other = lt.hosvd(entries(((0, 0, 0), 0.8), three), (1, 2, 2))
     prescribed = PrescribedFits({
@@ -818,8 +824,14 @@ def test_a_fit_that_is_smaller_in_one_mode_and_larger_in_another_settles_nothing
     _, held = split(problem, prescribed)
     assert trimmed(other, held, prescribed).X.rank == (1, 2, 2)
     found, settled = search_rank(problem, lt.RankSearch(), prescribed)
-    ranks = [rank for _, rank, _, _ in prescribed.calls]
-    assert ranks == [(1, 1, 1), (2, 2, 2), (3, 2, 3), (3, 3, 3), (2, 2, 2)]
+    assert [(label, rank) for label, rank, _, _ in prescribed.calls] == [
+        ("rank 1,1,1", (1, 1, 1)),
+        ("rank 2,2,2", (2, 2, 2)),
+        ("rank 3,2,3", (3, 2, 3)),
+        ("rank 3,2,3 cold", (3, 2, 3)),  # it is not better: is it a local minimum?
+        ("rank 3,3,3", (3, 3, 3)),
+        ("all rows", (2, 2, 2)),
+    ]
     assert settled
     assert found.rank == (2, 2, 2)
 
@@ -870,7 +882,7 @@ def test_an_exact_fit_settles_at_once():
 
 
 def test_the_time_limit_ends_the_search_with_the_best_result_so_far():
-    A = lt.gaussian((N, N), 2000, seed=0)
+    A = rows((N, N), 2000)
     problem = lt.Problem(A, A.forward(diagonal(*TRUTH)))
     tensors = {(len(t), len(t)): diagonal(*t) for _, t in FIRST + MISS}
     prescribed = PrescribedFits(tensors, {(2, 2): lt.Status.MAX_SECONDS})

@@ -34,7 +34,7 @@ train, test, y_train, y_test = train_test_split(images, y, test_size=200, random
 print(train.shape, "samples for", coefficient.size, "unknowns")
 
 # %%
-# The estimator accepts images directly. ``rank="auto"`` selects the rank by cross-validation.
+# The estimator accepts images directly. ``rank="auto"`` selects the rank by held-out rows.
 tucker = TuckerRegressor(rank="auto", random_state=0).fit(train, y_train)
 ridge = RidgeCV(alphas=np.logspace(-2, 4, 13)).fit(train.reshape(len(train), -1), y_train)
 

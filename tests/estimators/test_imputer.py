@@ -34,7 +34,7 @@ def error(filled, truth, holes):
     return np.sqrt(np.mean((filled - truth)[holes] ** 2) / np.mean(truth[holes] ** 2))
 
 
-@pytest.mark.parametrize("rank", [(2, 2, 2), "auto"])
+@pytest.mark.parametrize("rank", [(2, 2, 2), "auto", None])
 def test_low_rank_tensor_is_completed(rank):
     X, truth, holes = tensor()
     imputer = TuckerImputer(rank)
@@ -44,7 +44,7 @@ def test_low_rank_tensor_is_completed(rank):
     np.testing.assert_array_equal(filled[~holes], X[~holes])
     np.testing.assert_allclose(imputer.tensor_.full(), truth, atol=1e-3)
     assert imputer.tensor_.rank == (2, 2, 2)
-    assert ("cross-validation" in imputer.note_) == (rank == "auto")
+    assert ("was found" in imputer.note_) == (rank != (2, 2, 2))
     assert imputer.n_iter_ > 0
 
 
@@ -128,14 +128,45 @@ def test_imputation_beats_means_and_matches_neighbours(data, missing):
     assert ours < 1.15 * near
 
 
-def test_auto_chooses_the_smallest_rank_for_noise(rng):
-    X = rng.standard_normal((40, 8))
-    X[rng.random(X.shape) < 0.2] = np.nan
-    imputer = TuckerImputer().fit(X)
-    assert imputer.rank_ == (1, 1)
-    assert np.abs(imputer.transform(X)).max() < 6
+def test_noise_is_not_taken_for_structure(rng):
+    truth = rng.standard_normal((40, 8))
+    holes = rng.random(truth.shape) < 0.2
+    filled = TuckerImputer().fit_transform(np.where(holes, np.nan, truth))
+    assert error(filled, truth, holes) < 1.1  # that of zero is 1
     search = TuckerImputer(lt.RankSearch(max=(1, 1, 1)))
     assert search.fit(tensor()[0]).rank_ == (1, 1, 1)
+
+
+def test_new_samples_are_completed_without_a_rank():
+    X, truth, holes = tensor(60)
+    filled = TuckerImputer().fit(X[:40]).transform(X[40:])
+    assert error(filled, truth[40:], holes[40:]) < 1e-4
+    np.testing.assert_array_equal(filled[~holes[40:]], X[40:][~holes[40:]])
+
+
+def test_distant_values_are_centred():
+    """An offset of 300 times the spread does not hide the signal."""
+    X, truth, holes = tensor(60, (6, 5), missing=0.3, noise=0.1)
+    imputer = TuckerImputer().fit(X[:40] + 300)
+    assert abs(imputer.offset_ - 300) < 0.2
+    filled = imputer.transform(X[40:] + 300)
+    assert error(filled - 300, truth[40:], holes[40:]) < 0.1
+    np.testing.assert_allclose(imputer.tensor_.full() - 300, truth[:40], atol=0.5)
+
+
+def test_data_of_nearly_low_rank_are_completed_without_a_rank():
+    """Mode covariances whose spectra decay: against fits of any rank, on new samples."""
+    rng = np.random.default_rng(0)
+    shape = (6, 5)
+    roots = [np.linalg.qr(rng.standard_normal((m, m)))[0] * 0.6 ** np.arange(m) for m in shape]
+    truth = np.einsum("nij,ai,bj->nab", rng.standard_normal((80, *shape)), *roots)
+    holes = rng.random(truth.shape) < 0.3
+    X = np.where(holes, np.nan, truth + 0.05 * rng.standard_normal(truth.shape))
+    ours, *others = (
+        error(TuckerImputer(rank).fit(X[:60]).transform(X[60:]), truth[60:], holes[60:])
+        for rank in (None, (2, 2, 2), (4, 3, 3), (6, 3, 3))
+    )
+    assert ours < 0.95 * min(others)
 
 
 # Patterns of missing entries

@@ -20,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 import lowtucker as lt
 from lowtucker.estimators import TuckerRegressor, regressor
 from lowtucker.estimators.penalty import Penalty
-from lowtucker.estimators.rows import folded, in_own_order
+from lowtucker.estimators.rows import in_own_order, parted
 from lowtucker.status import Status
 
 SHAPE, RANK = (6, 5, 4), (2, 2, 2)  # 30 degrees of freedom
@@ -264,7 +264,7 @@ def test_auto_finds_the_rank_with_enough_rows():
     X, y, _ = problem(100, 0.1, shape=(4, 4, 3), rank=(2, 1, 2))
     model = TuckerRegressor().fit(X, y)
     assert model.rank_ == (2, 1, 2)
-    assert "(2, 1, 2) was found by cross-validation" in model.result_.notes[0]
+    assert model.result_.notes[0].startswith("Rank (2, 1, 2) was found. Held-out residuals: (1")
     smaller = TuckerRegressor(lt.RankSearch(max=(1, 1, 1))).fit(X, y)
     assert smaller.rank_ == (1, 1, 1)
 
@@ -328,12 +328,12 @@ def test_batches_are_as_good_as_all_rows(rank, intercept):
     np.testing.assert_allclose(parts.intercept_, whole.intercept_, atol=1e-3)
 
 
-def test_folds_do_not_depend_on_batches():
+def test_held_out_rows_do_not_depend_on_batches():
     X, y, _ = problem(80)
     X, Y, ones = X.reshape(80, -1), y[:, None], np.ones(80)
 
     def folds(rows):
-        parts = folded(*in_own_order(X[rows], Y[rows], ones[rows]), 5)
+        parts = parted(*in_own_order(X[rows], Y[rows], ones[rows]))
         return [{tuple(row) for row in part.X} for part in parts]
 
     halves = zip(folds(slice(0, 37)), folds(slice(37, 80)), strict=True)

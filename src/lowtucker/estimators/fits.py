@@ -1,10 +1,9 @@
-"""Regression fits: one target at a given rank, and the rank by cross-validation."""
+"""Regression fits: one target at a given rank, and the rank by held-out rows."""
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,13 +12,15 @@ import numpy as np
 from lowtucker._array import size
 from lowtucker._array.linalg import svd
 from lowtucker.estimators.arguments import Rank
-from lowtucker.estimators.growth import RankGrowth
 from lowtucker.estimators.penalty import Penalty
-from lowtucker.estimators.rows import Centred, Data, joined
+from lowtucker.estimators.rows import Centred
 from lowtucker.limits import PLENTY
 from lowtucker.operators import DenseOperator, MeasurementOperator, stack
+from lowtucker.problem import Problem
 from lowtucker.recovery import recover
-from lowtucker.recovery.rank import MARGIN
+from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.rank import Climb
 from lowtucker.run import History
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
@@ -35,7 +36,7 @@ NumPyArray = np.ndarray[Any, Any]
 # of rank (2,2,2) with 10 % noise and 1.6 rows per degree of freedom, five starts find the lowest
 # minimum that a hundred find; a single start does so in one problem of five
 STARTS, IHT_STEPS = 5, 20
-# Number of starts of fits in cross-validation if rows are few; otherwise one, as local minima are
+# Number of starts of fits that compare ranks if rows are few; otherwise one, as local minima are
 # rare
 FEW = 2
 LINEAR = "Every tensor has this rank: the fit is linear, and solved by least squares."
@@ -53,7 +54,7 @@ class Fitting:
     solver, tol, max_epochs, seed
         As in :func:`lowtucker.recover`.
     quick : bool
-        Whether an approximate fit suffices, for cross-validation.
+        Whether an approximate fit suffices, to compare ranks.
     """
 
     shape: Rank
@@ -73,31 +74,38 @@ class Fitting:
         ``near`` is (weight, C) for the penalty :math:`weight \|w - C\|^2` instead of the ridge.
         If every tensor has the rank, the problem is linear and solved by least squares.
         """
-        y = rows.Y[:, target].copy()
         attained = attainable_rank(tuple(rank))
         if near is None and degrees_of_freedom(self.shape, attained) == size(self.shape):
-            return self._linear(rows, y, attained)
-        A: MeasurementOperator = DenseOperator(rows.X, self.shape, isotropic=rows.is_plain)
+            return self._linear(rows, rows.Y[:, target].copy(), attained)
         alpha, centre = (self.alpha, None) if near is None else near
-        if alpha:
-            A = stack([A, Penalty(self.shape, alpha)])
-            below = np.zeros(size(self.shape)) if centre is None else np.ravel(centre.full())
-            y = np.concatenate([y, math.sqrt(alpha) * below])
+        problem = self._problem(rows, target, alpha, centre, isotropic=rows.is_plain)
         return recover(
-            A,
-            y,
+            problem.A,
+            problem.y,
             tuple(rank),
-            solver=self._solver(rows.count >= PLENTY * degrees_of_freedom(self.shape, attained)),
+            solver=self._solver(rows, attained),
             tol=self.tol,
             max_epochs=self.max_epochs,
             start=centre if centre is None or centre.rank == attained else None,
             seed=self.seed,
         )
 
-    def _solver(self, plenty: bool) -> Any:
+    def _problem(
+        self, rows: Centred, target: int, alpha: float, centre: Any, *, isotropic: bool
+    ) -> Problem:
+        """Rows of the data, and those of the penalty, if there is one."""
+        A: MeasurementOperator = DenseOperator(rows.X, self.shape, isotropic=isotropic)
+        y = rows.Y[:, target].copy()
+        if alpha:
+            A = stack([A, Penalty(self.shape, alpha)])
+            below = np.zeros(size(self.shape)) if centre is None else np.ravel(centre.full())
+            y = np.concatenate([y, math.sqrt(alpha) * below])
+        return Problem(A, y)
+
+    def _solver(self, rows: Centred, rank: Rank) -> Any:
         if not isinstance(self.solver, str) or self.solver.lower() != "auto":
             return self.solver
-        if plenty and self.quick:
+        if self.quick and rows.count >= PLENTY * degrees_of_freedom(self.shape, rank):
             return RGN()
         starts = FEW if self.quick else STARTS
         return RGN(starts=starts, iht_steps=IHT_STEPS if size(self.shape) <= FULL else 0)
@@ -125,35 +133,33 @@ class Fitting:
             findings=(Finding("linear", LINEAR),),
         )  # fmt: skip
 
-    def errors(self, folds: Sequence[Data], target: int, rank: Rank) -> NumPyArray:
-        """Return the squared prediction error on every fold, of a fit to the others."""
-        out, quick = [], replace(self, quick=True)
-        for k, held in enumerate(folds):
-            train = joined([*folds[:k], *folds[k + 1 :]]).centred(self.intercept)
-            w = np.ravel(quick(train, target, rank).X.full())
-            constant = float(train.mean_y[target] - train.mean_x @ w) if self.intercept else 0.0
-            missed = held.Y[:, target] - held.X @ w - constant * held.root
-            out.append(float(missed @ missed))
-        return np.array(out)
-
-    def best_rank(self, folds: Sequence[Data], target: int, limit: Rank) -> tuple[Rank, str]:
+    def best_rank(
+        self, rows: Centred, held: NumPyArray, target: int, limit: Rank
+    ) -> tuple[Rank, str]:
         """Return the rank that predicts held-out rows best, and a note on the search.
 
-        Without a ridge, only ranks with at least 1.3 rows per degree of freedom are tried. Each
-        rank costs one fit per fold.
+        ``held`` is a mask of rows. Without a ridge, only ranks with at least 1.3 rows per degree of
+        freedom are tried. Each costs a fit or two, from the fit of a smaller rank.
         """
-        folds = [part for part in folds if part.count]
-        least = sum(part.count for part in folds) - max((part.count for part in folds), default=0)
-
-        def allowed(rank: Rank) -> bool:
-            enough = least >= MARGIN * degrees_of_freedom(self.shape, rank)
-            return len(folds) > 1 and (self.alpha > 0 or enough)
-
-        whole = float(sum(np.sum(part.Y[:, target] ** 2) for part in folds))
-        search = RankGrowth(
-            lambda rank: self.errors(folds, target, rank), limit, allowed, whole, self.tol
-        )
-        return search.run()
+        ones = (1,) * len(self.shape)
+        if attainable_rank(limit) == ones:
+            return ones, ""
+        # features may be of any scale: the gradient does not count what is missing
+        problem = self._problem(rows, target, self.alpha, None, isotropic=False)
+        mask = np.zeros(problem.m, dtype=bool)
+        mask[: len(held)] = held
+        if held.any() and not held.all():
+            quick = replace(self, quick=True)
+            fit = Fit(
+                quick._solver(rows, attainable_rank(limit)), self.tol, self.max_epochs, None, None,
+                None, self.seed, (), "squared",
+            )  # fmt: skip
+            search = Climb(Holdout.by_weights(problem, mask), limit, fit, math.inf)
+            search.go()
+            if search.best is not None:
+                rank, tried = search.best.X.rank, ", ".join(search.tried)
+                return rank, f"Rank {rank} was found. Held-out residuals: {tried}."
+        return ones, f"Rank {ones}, the smallest: there are too few rows to hold any out."
 
 
 def noted(result: Result, note: str) -> Result:

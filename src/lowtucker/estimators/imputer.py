@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -10,7 +11,6 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from lowtucker._array import as_integer, as_number
 from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
-from lowtucker._array.random import Stream, generator
 from lowtucker.estimators.arguments import (
     Rank,
     as_rows,
@@ -19,10 +19,11 @@ from lowtucker.estimators.arguments import (
     limit_of,
     shape_of,
 )
-from lowtucker.estimators.growth import RankGrowth
-from lowtucker.estimators.rows import FOLDS, digests
-from lowtucker.estimators.subspace import Subspace, learned, polished
+from lowtucker.estimators.rows import digests
+from lowtucker.estimators.subspace import Subspace, learned, of_completed, polished
+from lowtucker.recovery import complete
 from lowtucker.run import interrupts_raise
+from lowtucker.run.result import Result
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import exponent
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
@@ -32,14 +33,18 @@ __all__ = ["TuckerImputer"]
 NumPyArray = np.ndarray[Any, Any]
 # Largest number of array elements for a block of samples
 BLOCK = 1 << 22
+# Values whose mean is so many standard deviations from zero are centred
+FAR = 10.0
 
 
 class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # type: ignore[misc]
     r"""Impute missing values by a tensor of low Tucker rank, whose first mode indexes samples.
 
     A sample is :math:`x = B c` plus noise, with c normal of mean m and covariance :math:`\Sigma`;
-    B has :math:`r_0` columns, and Tucker rank :math:`(r_1, \dots, r_d)` in the other modes.
-    ``fit`` estimates these from the known entries of its samples by expectation-maximisation.
+    B has :math:`r_0` columns. ``fit`` completes the tensor of its samples as
+    :func:`lowtucker.complete` does without a rank, and takes B, m and :math:`\Sigma` from it. At a
+    given rank, B has Tucker rank :math:`(r_1, \dots, r_d)` in the other modes, and all are
+    estimated from the known entries by expectation-maximisation.
     ``transform`` computes the most likely coefficients of a sample from its known entries K:
 
     .. math:: \min_c \|x_K - B_K c\|^2 + \sigma^2 (c - m)^T \Sigma^{-1} (c - m)
@@ -48,10 +53,10 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
 
     Parameters
     ----------
-    rank : "auto", tuple of int, or RankSearch
+    rank : None, "auto", tuple of int, or RankSearch
         Tucker rank of the tensor of all samples, with the mode of samples first:
-        (r_0, r_1, ..., r_d). "auto" chooses the one that predicts held-out entries best (five
-        folds); ``RankSearch(max=...)`` limits the search.
+        (r_0, r_1, ..., r_d). None needs none; "auto" and ``RankSearch(max=...)`` search for it, as
+        in :func:`lowtucker.complete`.
     tensor_shape : tuple of int, optional
         Shape of a sample, if X is given as (n_samples, n_features), row-major. By default that
         of X, if it has more than two axes; otherwise X is completed as a matrix.
@@ -60,11 +65,15 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     max_epochs : int
         Maximum number of sweeps over X.
     random_state : int, RandomState or None
-        Seed for the held-out entries of the rank search. None draws a new one for every fit.
+        Seed for the held-out entries. None draws a new one for every fit.
 
     Attributes
     ----------
     rank_ : tuple of int
+        That of ``tensor_``; data that are only nearly of low rank are shrunk, and have a large one.
+    offset_ : float
+        What is subtracted from all entries first: their mean, where no rank is given and it is more
+        than ten standard deviations from zero; otherwise 0.
     components_ : array, shape (r_0, n_features)
         :math:`B^T`, orthonormal rows.
     mean_ : array, shape (r_0,)
@@ -95,11 +104,11 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     A sample with fewer known entries than B has columns is completed with the most likely values,
     and a sample without known entries with the mean; ``fit`` ignores samples without known
     entries, and does not depend on the order of samples. Apply a ``StandardScaler`` first if
-    features have very different scales or values are far from zero (temperatures in Kelvin,
-    years): a large offset hides the remaining structure from rank "auto".
+    features have very different scales.
 
-    Cost of a sweep: 4 n N r_0^2 flops; memory: about six copies of X. Rank "auto" takes five fits
-    for every rank it tries. Cost of ``transform``: 2 N r_0^2 flops for every incomplete sample.
+    Cost of ``fit``: that of :func:`lowtucker.complete` and an SVD of the samples; at a given rank
+    4 n N r_0^2 flops a sweep. Memory: about six copies of X. Cost of ``transform``: 2 N r_0^2 flops
+    for every incomplete sample.
 
     Examples
     --------
@@ -118,7 +127,7 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
 
     def __init__(
         self,
-        rank: Any = "auto",
+        rank: Any = None,
         *,
         tensor_shape: Any = None,
         tol: float = 1e-6,
@@ -157,32 +166,48 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
                 "known entries."
             )
         whole = (len(seen), *shape)
-        limit = limit_of(self.rank, whole)
+        limit = None if self.rank is None else limit_of(self.rank, whole)
         _warn_of_empty_slices(known, shape)
-        Z = np.where(known, X, 0.0)
+        self.offset_ = _offset(X[known]) if self.rank is None else 0.0
+        Z = np.where(known, X - self.offset_, 0.0)
         digest = digests(np.where(known, X, np.inf)[seen])
         order = seen[np.lexsort((digest[:, 1], digest[:, 0]))]
         unit = float(np.ldexp(1.0, exponent(np.abs(Z).max())))
         rows, mask = Z[order] / unit, known[order].astype(np.float64)
-        rank, self.note_ = self.rank, ""
-        if limit is not None:
-            rank, self.note_ = self._best_rank(rows, mask, shape, limit)
+        self.tensor_shape_ = shape
+        with interrupts_raise():  # a partial fit is not a valid result
+            model, C, rank = self._model_of(rows, mask, shape, limit)
+        self._take(model, unit, C, rank, order, len(X))
+        return self
+
+    def _model_of(
+        self, rows: NumPyArray, mask: NumPyArray, shape: Rank, limit: Rank | None
+    ) -> tuple[Subspace, NumPyArray, Rank | None]:
+        """Subspace, coefficients of the samples, and the rank, if any; notes how it was found."""
+        whole = (len(rows), *shape)
+        rank, self.note_, searched = self.rank, "", limit is not None
+        if rank is None or searched:
+            result = self._completed(rows, mask, shape, rank if searched else None)
+            self.note_ = " ".join(f.text for f in result.findings if f.kind == "rank found")
+            rank = result.rank
+        if not searched and self.rank is None:
+            full = np.ravel(result.X.full()).reshape(rows.shape)
+            self.n_iter_ = int(result.epochs)
+            unseen = result.held_out or 0.0
+            return *of_completed(full, rows, mask, tol=self.tol, unseen=unseen), rank
         rank = attainable_rank(check_rank(tuple(rank), whole))
         unknowns = degrees_of_freedom(whole, rank)
-        if limit is None and mask.sum() < unknowns:
+        if not searched and mask.sum() < unknowns:
             warn_caller(
                 f"{int(mask.sum())} entries of X are known, fewer than the {unknowns} degrees of "
                 f"freedom of rank {rank}: many tensors fit. Use a smaller rank, or more samples.",
                 UnderdeterminedWarning,
             )
-        with interrupts_raise():  # a partial fit is not a valid result
-            model, C, sweeps = self._learned(rows, mask, shape, rank)
-            model, C, more = polished(
-                model, C, rows, mask, shape, rank, tol=self.tol, max_epochs=self.max_epochs
-            )
-        self.tensor_shape_, self.rank_, self.n_iter_ = shape, rank, sweeps + more
-        self._take(model, unit, C, order, len(X))
-        return self
+        settings: dict[str, Any] = {"tol": self.tol, "max_epochs": self.max_epochs}
+        model, C, sweeps = learned(rows, mask, shape, rank, **settings)
+        model, C, more = polished(model, C, rows, mask, shape, rank, **settings)
+        self.n_iter_ = sweeps + more
+        return model, C, rank
 
     def transform(self, X: Any) -> NumPyArray:
         """Fill the missing values of samples, those of the fit or new ones.
@@ -208,42 +233,31 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         for start in range(0, len(holes), height):
             some = holes[start : start + height]
             missing = unknown[some]
-            Z = np.where(missing, 0.0, filled[some]).astype(np.float64) / self._unit
+            Z = np.where(missing, 0.0, filled[some] - self.offset_).astype(np.float64) / self._unit
             c, _ = self._model.coefficients(Z, (~missing).astype(np.float64))
-            made = self._unit * (c @ self.components_)
+            made = self.offset_ + self._unit * (c @ self.components_)
             filled[some] = np.where(missing, made, filled[some])
         return filled if of_X is None else filled.reshape(len(filled), *of_X)
 
-    def _learned(
-        self, Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank
-    ) -> tuple[Subspace, NumPyArray, int]:
-        return learned(Z, known, shape, rank, tol=self.tol, max_epochs=self.max_epochs)
+    def _completed(self, rows: NumPyArray, mask: NumPyArray, shape: Rank, rank: Any) -> Result:
+        """Completion of the samples, by the same means as any tensor."""
+        array = np.where(mask > 0, rows, np.nan).reshape(len(rows), *shape)
+        with warnings.catch_warnings():  # of slices, which were warned of
+            warnings.simplefilter("ignore", UnderdeterminedWarning)
+            return complete(
+                array, rank, tol=self.tol, max_epochs=self.max_epochs,
+                seed=as_seed_number(self.random_state),
+            )  # fmt: skip
 
-    def _best_rank(
-        self, Z: NumPyArray, known: NumPyArray, shape: Rank, limit: Rank
-    ) -> tuple[Rank, str]:
-        """Return the rank that predicts held-out entries best, and a note on the search."""
-        whole, there = (len(Z), *shape), np.flatnonzero(known)
-        draws = generator(as_seed_number(self.random_state), Stream.HELD_OUT)
-        parts = np.array_split(draws.permutation(there), FOLDS)
-        left = there.size - parts[0].size
-
-        def errors(rank: Rank) -> NumPyArray:
-            out = []
-            for part in parts:
-                mask = known.copy()
-                mask.reshape(-1)[part] = 0.0
-                model, C, _ = self._learned(Z * mask, mask, shape, rank)
-                missed = (Z - C @ model.basis.T).reshape(-1)[part]
-                out.append(float(missed @ missed))
-            return np.array(out)
-
-        def allowed(rank: Rank) -> bool:
-            return there.size >= FOLDS and left >= degrees_of_freedom(whole, rank)
-
-        return RankGrowth(errors, limit, allowed, float(np.sum(Z * Z)), self.tol).run()
-
-    def _take(self, model: Subspace, unit: float, C: NumPyArray, order: NumPyArray, n: int) -> None:
+    def _take(
+        self,
+        model: Subspace,
+        unit: float,
+        C: NumPyArray,
+        rank: Rank | None,
+        order: NumPyArray,
+        n: int,
+    ) -> None:
         """Set the fitted attributes."""
         self._model, self._unit = model, unit
         self.components_ = model.basis.T
@@ -251,8 +265,11 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         self.noise_variance_ = unit * unit * model.noise
         placed = np.tile(model.mean, (n, 1))
         placed[order] = C
-        full = (unit * placed @ self.components_).reshape(n, *self.tensor_shape_)
-        self.tensor_ = hosvd(full, self.rank_, warn=False)
+        full = self.offset_ + (unit * placed @ self.components_).reshape(n, *self.tensor_shape_)
+        if rank is not None and self.offset_:  # a constant tensor has rank one
+            rank = tuple(min(r + 1, m) for r, m in zip(rank, full.shape, strict=True))
+        self.tensor_ = hosvd(full).compress() if rank is None else hosvd(full, rank, warn=False)
+        self.rank_ = self.tensor_.rank
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -260,6 +277,12 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
         tags.input_tags.three_d_array = True
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
         return tags
+
+
+def _offset(values: NumPyArray) -> float:
+    """Mean of values that are far from zero, which would hide the rest; otherwise zero."""
+    mean = float(np.mean(values))
+    return mean if abs(mean) > FAR * float(np.std(values)) else 0.0
 
 
 def _warn_of_empty_slices(known: NumPyArray, shape: Rank) -> None:

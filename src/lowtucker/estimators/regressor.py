@@ -18,7 +18,7 @@ from lowtucker.estimators.arguments import (
     shape_of,
 )
 from lowtucker.estimators.fits import Fitting, noted
-from lowtucker.estimators.rows import FOLDS, Centred, Data, folded, in_own_order, joined
+from lowtucker.estimators.rows import Centred, Data, in_own_order, is_held, joined, parted
 from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
 
@@ -73,8 +73,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     Parameters
     ----------
     rank : "auto", tuple of int, or RankSearch
-        Tucker rank of the coefficient, one number per mode. "auto" chooses the one that predicts
-        held-out rows best (five folds); ``RankSearch(max=...)`` limits the search.
+        Tucker rank of the coefficient, one number per mode. "auto" searches for the one that
+        predicts held-out rows, a fifth, best; ``RankSearch(max=...)`` limits the search.
     tensor_shape : tuple of int, optional
         Shape of a sample, if X is given as (n_samples, n_features), row-major. By default that
         of X, if it has more than two axes; otherwise a sample is a vector, and the fit is ordinary
@@ -124,11 +124,11 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     -----
     The fit is bit-wise independent of the order of the rows: they are sorted by a digest, and rows
     with equal samples are merged, with their mean y. So a weight of 3 equals three copies of a
-    row. Cost: a copy of X (about three for rank "auto"); about ten passes over X for every start,
-    and dof^2 numbers; the ridge adds about N. Rank "auto" takes five fits for every rank it tries.
+    row. Cost: a copy of X; about ten passes over X for every start, and dof^2 numbers; the ridge
+    adds about N. Rank "auto" takes a fit or two, from a smaller one, for every rank it tries.
 
     For up to 1024 features, ``partial_fit`` keeps the triangular factor of all rows so far, at most
-    2 (N + 2)^2 numbers (five times that if the rank is searched for), and minimises the same
+    2 (N + 2)^2 numbers (twice that if the rank is searched for), and minimises the same
     objective as ``fit`` on all of them; so every call fits a bounded number of rows. With more
     features, and after ``fit``, rows are not kept: a batch is fitted with the penalty
     :math:`\lambda \|X - X_{old}\|^2`, where :math:`\lambda` is the mean eigenvalue of the
@@ -189,10 +189,9 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         """
         given = self._given(X, y, sample_weight, first=True)
         self._take_shape(given)
-        folds = folded(given.data, given.digest, self._folds(given.shape))
         self._kept: list[Data] | None = None
         with interrupts_raise():  # a partial fit is not a valid result
-            rows = self._solve(given.data, folds, in_place=True)
+            rows = self._solve(given.data, is_held(given.digest), in_place=True)
         self._moments = _Moments.of(given.data, rows)
         return self
 
@@ -225,7 +224,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
 
     def _take_batch(self, given: _Given, first: bool) -> None:
         if self._kept is not None:
-            parts = folded(given.data, given.digest, self._folds(given.shape))
+            searches = limit_of(self.rank, given.shape) is not None
+            parts = parted(given.data, given.digest) if searches else [given.data]
             if self._kept and len(self._kept) != len(parts):
                 raise ValueError(
                     f"rank={self.rank!r} was changed since the first call of partial_fit, between "
@@ -233,10 +233,11 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
                 )
             pairs = zip(self._kept, parts, strict=True) if self._kept else ((b,) for b in parts)
             self._kept = [joined(pair).compressed() for pair in pairs]
-            self._solve(joined(self._kept), self._kept)
+            data = joined(self._kept)
+            self._solve(data, np.arange(len(data.root)) < len(self._kept[0].root))
         elif first:
-            folds = folded(given.data, given.digest, self._folds(given.shape))
-            self._moments = _Moments.of(given.data, self._solve(given.data, folds, in_place=True))
+            rows = self._solve(given.data, is_held(given.digest), in_place=True)
+            self._moments = _Moments.of(given.data, rows)
         else:
             self._update(given.data)
 
@@ -285,24 +286,20 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     def _take_shape(self, given: _Given) -> None:
         self.tensor_shape_, self._one_target = given.shape, given.one_target
 
-    def _folds(self, shape: Rank) -> int:
-        """Return the number of folds."""
-        return 1 if limit_of(self.rank, shape) is None else FOLDS
-
     def _fitting(self) -> Fitting:
         return Fitting(
             self.tensor_shape_, float(self.alpha), bool(self.fit_intercept), self.solver, self.tol,
             self.max_epochs, as_seed_number(self.random_state),
         )  # fmt: skip
 
-    def _solve(self, data: Data, folds: list[Data], *, in_place: bool = False) -> Centred:
-        """Fit every target to all rows, which are centred first."""
+    def _solve(self, data: Data, held: NumPyArray, *, in_place: bool = False) -> Centred:
+        """Fit every target to all rows, which are centred first; the rank by held-out ones."""
         fitting, limit = self._fitting(), limit_of(self.rank, self.tensor_shape_)
         targets = range(data.Y.shape[1])
         found = [(self.rank, "") for _ in targets]
-        if limit is not None:
-            found = [fitting.best_rank(folds, target, limit) for target in targets]
         rows = data.centred(fitting.intercept, in_place=in_place)
+        if limit is not None:
+            found = [fitting.best_rank(rows, held, target, limit) for target in targets]
         results = [noted(fitting(rows, k, rank), note) for k, (rank, note) in enumerate(found)]
         self._take(results, rows)
         return rows

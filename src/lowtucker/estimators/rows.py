@@ -1,4 +1,4 @@
-"""Weighted rows of a regression: canonical order, centring, folds and compression."""
+"""Weighted rows of a regression: canonical order, centring, hold-out and compression."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ import numpy as np
 
 from lowtucker._array.linalg import qr
 
-__all__ = ["FOLDS", "Centred", "Data", "digests", "folded", "in_own_order", "joined"]
+__all__ = ["Centred", "Data", "digests", "in_own_order", "is_held", "joined", "parted"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Number of folds of the cross-validation
-FOLDS = 5
+# One row in so many is held out where the rank is searched for
+HELD = 5
 # Number of rows that are centred at a time
 BLOCK = 256
 
@@ -119,12 +119,16 @@ def digests(X: NumPyArray) -> NumPyArray:
     return np.frombuffer(b"".join(made), dtype=np.uint64).reshape(-1, 2)
 
 
-def folded(data: Data, digest: NumPyArray, folds: int) -> list[Data]:
-    """Split the rows into folds by their digests, independently of how they are batched."""
-    if folds == 1:
-        return [data]
-    fold = digest % np.uint64(folds)
-    chosen = [np.flatnonzero(fold == k) for k in range(folds)]
+def is_held(digest: NumPyArray) -> NumPyArray:
+    """Mask of held-out rows, by their digests: independent of how rows are batched."""
+    mask: NumPyArray = digest % np.uint64(HELD) == 0
+    return mask
+
+
+def parted(data: Data, digest: NumPyArray) -> list[Data]:
+    """Split the rows into those that are held out, and the others."""
+    held = is_held(digest)
+    chosen = [np.flatnonzero(mask) for mask in (held, ~held)]
     return [Data(data.root[i], data.X[i], data.Y[i], len(i)) for i in chosen]
 
 

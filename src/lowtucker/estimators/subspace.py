@@ -18,7 +18,7 @@ from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Subspace", "learned", "polished"]
+__all__ = ["Subspace", "learned", "of_completed", "polished"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Lower bound on the variance of the coefficients in any direction, relative to the mean variance
@@ -31,6 +31,12 @@ SETTLED = 1e-5
 SMALLEST = 1e-200
 # Initial noise relative to the values: with a larger one some directions never grow
 FIRST = 0.01
+# Share of the squared error on held-out entries that counts as noise of an entry: a completion may
+# fit the known ones almost exactly. On 6x5 samples of decaying spectra, new ones are predicted to
+# 0.49-0.65 with it, and to 0.58-1.15 without
+UNSEEN = 0.3
+# Variance of a direction, relative to the noise of an entry, below which it predicts nothing
+USELESS = 1e-3
 # Noise relative to the values below which a least-squares fit, which ignores noise, is tried
 CLEAN = 0.01
 
@@ -148,6 +154,35 @@ def polished(
         return model, C, int(result.epochs)
     refined, C = _spanned(result.X, rank[0], max(noise, tol * tol * power))
     return refined, C, int(result.epochs)
+
+
+def of_completed(
+    full: NumPyArray, Z: NumPyArray, known: NumPyArray, *, tol: float, unseen: float
+) -> tuple[Subspace, NumPyArray]:
+    """Return the subspace and distribution of completed samples, and their coefficients.
+
+    Sweeps of :func:`learned` from there change the error on new samples of IL2, COVID and kinetic
+    data by less than 2 %. Cost: an SVD of the samples.
+
+    Parameters
+    ----------
+    full : array, shape (n, N)
+    Z, known : array, shape (n, N)
+        As in :func:`learned`.
+    tol : float
+        Relative noise that counts as zero.
+    unseen : float
+        Relative error of the completion on held-out entries.
+    """
+    count = float(known.sum())
+    left = known * (Z - full)
+    power = float(np.sum(Z * Z)) / count
+    least = max(tol * tol * power, UNSEEN * unseen * unseen * power, SMALLEST)
+    noise = max(float(np.sum(left * left)) / count, least)
+    _, s, Vt = svd(full)
+    r = max(1, int(np.sum(s * s > USELESS * noise * len(full))))
+    C = full @ Vt[:r].T
+    return Subspace(Vt[:r].T, *_moments(C, np.zeros((1, r, r))), noise), C
 
 
 def _start(Z: NumPyArray, known: NumPyArray, shape: Rank, rank: Rank, noise: float) -> Subspace:

@@ -47,6 +47,8 @@ class Fit:
         Wall time of the call, and its limit: all fits of the call share it.
     stage : str
         What the fits are for, as callbacks are told: "held out", "all samples".
+    rough : StoppingRule, optional
+        A further rule, for fits that need not converge.
     """
 
     solver: Any
@@ -61,6 +63,7 @@ class Fit:
     keeper: Keeper = field(default_factory=Keeper)
     clock: Clock = field(default_factory=Clock)
     stage: str = ""
+    rough: StoppingRule | None = None
 
     def __post_init__(self) -> None:
         """Check the settings that are not checked where they are used."""
@@ -204,6 +207,7 @@ class Fit:
     def _stop(self, problem: Problem, rank: Any, epochs: int) -> StoppingRule:
         """Rule for the remaining epochs; the clock is that of the whole call."""
         rule: StoppingRule = ResidualBelow(self.tol)
+        rule = rule if self.rough is None else rule | self.rough
         if self.noise_std is not None:
             floor = noise_floor(problem, self.noise_std, rank)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)

@@ -63,7 +63,11 @@ class Holdout(NamedTuple):
 
     def score(self, X: Any, fit: Fit) -> Candidate:
         """Score a tensor by its residual on the held-out measurements."""
-        losses = fit.losses(self.held, self.held.residual(X))
+        return self.candidate(X, self.held.residual(X), fit)
+
+    def candidate(self, X: Any, residual: Any, fit: Fit) -> Candidate:
+        """Score a tensor whose residual is known."""
+        losses = fit.losses(self.held, residual)
         whole = float(np.sum(fit.losses(self.held, self.held.y)))
         return Candidate(X, losses, float((np.sum(losses) / (whole or 1.0)) ** 0.5))
 

@@ -40,7 +40,13 @@ FINISHED = 1e-4
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
 # Endings with which a problem keeps its best iterate rather than its last
-BEST = (Status.STALLED, Status.MAX_EPOCHS, Status.MAX_SECONDS, Status.INTERRUPTED)
+BEST = (
+    Status.STALLED,
+    Status.APPROXIMATED,
+    Status.MAX_EPOCHS,
+    Status.MAX_SECONDS,
+    Status.INTERRUPTED,
+)
 
 
 class Run:
@@ -140,6 +146,8 @@ class Run:
         self.phases = self.phases[: self.ledger.phase + 1]
         if self.ledger.active.size:
             self._end(np.full(self.ledger.active.size, status, dtype=object))
+        # a rough fit, which ended in this very epoch, is a part of a call that goes on
+        self.ledger.statuses[self.ledger.statuses == Status.APPROXIMATED] = status
 
     def result(self) -> Result:
         """Outcome of the run; its verdict does not use the truth."""
