@@ -68,6 +68,10 @@ class TangentDesign:
         """Return D c, the measurements of a tangent vector."""
         return self.A.forward(self.T.tensor(c))
 
+    def measured(self, c: Array, weights: Array | None = None) -> Array:
+        """Return D c up to its sign, for its weighted norm; see :meth:`known_norm` of A."""
+        return self.A.residual(self.T.tensor(c), None, weights)
+
     def rmatvec(self, r: Array) -> Array:
         """Return D^* r, the coordinates of the projected adjoint."""
         return self.T.coordinates(self.A.adjoint(r))

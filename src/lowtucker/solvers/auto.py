@@ -10,6 +10,7 @@ from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
+from lowtucker.solvers.costs import expected
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.sampling import Shuffled
@@ -23,6 +24,12 @@ __all__ = ["automatic", "check_memory", "phases_of"]
 NOTICEABLE = 10**8
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 100, 20
+# Normal equations are preferred up to this multiple of the cheapest cost: they give an estimate of
+# the error, and blocks of rows take fewer passes than the model says
+ADVANTAGE = 2.0
+# Predicted seconds of all starts by products; measurements per degree of freedom from which on one
+# start suffices
+START_SECONDS, AMPLE = 20.0, 20.0
 
 
 def phases_of(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
@@ -47,13 +54,36 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    if dof > LARGE and problem.A.entry_samples() is not None:
-        return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
+    if traits.row_separable and not traits.forms_full_tensor:  # rows are outer products
+        cheap = _by_cost(problem, attainable_rank(rank), starts)
+        if cheap is not None:
+            return cheap
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
     small = traits.row_separable and dof <= LARGE  # dof^2 numbers for a block
     blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
     return [*blocks, RGN(starts=starts)]
+
+
+def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solver] | None:
+    """Solvers without normal equations, where these would cost more; or None.
+
+    ALS or RCG, whichever should take less time, then RGN by products. Both find what Gauss-Newton
+    steps from the same start often miss; RGN makes the last steps quadratic, and tries other
+    starts, as many as the time allows.
+    """
+    m, dof = problem.equations, degrees_of_freedom(problem.shape, rank)
+    first: dict[str, Solver] = {"RCG": RCG()}
+    if problem.A.entry_samples() is not None:
+        first["ALS"] = ALS()
+    costs = {name: expected(name, m, problem.shape, rank) for name in first}
+    best = min(costs, key=lambda name: costs[name])
+    if dof <= LARGE and expected("gram", m, problem.shape, rank) <= ADVANTAGE * costs[best]:
+        return None
+    affordable = int(START_SECONDS / expected("products", m, problem.shape, rank))
+    if m >= AMPLE * dof:
+        affordable = 1
+    return [first[best], RGN(products=True, starts=max(1, min(starts, affordable)))]
 
 
 def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:

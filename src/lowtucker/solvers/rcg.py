@@ -6,8 +6,10 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar, NamedTuple
 
 from lowtucker._array import Array, all_finite
+from lowtucker.operators.design import TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.escape import Patient, after_step
 from lowtucker.solvers.manifold import Manifold, blown_up, dot
 from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.tangent import TangentSpace
@@ -17,19 +19,24 @@ __all__ = ["RCG"]
 
 
 @dataclass(frozen=True)
-class Direction(Memory):
+class Direction(Patient):
     """Direction of the last step in tangent coordinates, in units of the gradient; None before."""
 
-    direction: Any
+    direction: Any = None
 
 
 class _Search(NamedTuple):
-    """Where to go from X: the space, the residual, the gradient and the direction."""
+    """Where to go from X: the design, the residual, the gradient and the direction."""
 
-    T: TangentSpace
+    design: TangentDesign
     residual: Array
     gradient: Array
     direction: Array
+
+    @property
+    def T(self) -> TangentSpace:
+        """Tangent space at X."""
+        return self.design.T
 
     @property
     def unit(self) -> int:
@@ -37,9 +44,9 @@ class _Search(NamedTuple):
         return exponent(norm(self.gradient))
 
     @property
-    def memory(self) -> Direction:
+    def kept(self) -> Array:
         """Direction in that unit: a state has no other scale than that of X."""
-        return Direction(shifted(self.direction, -self.unit))
+        return shifted(self.direction, -self.unit)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -53,10 +60,13 @@ class RCG(Manifold):
         \alpha_t = \langle g^t, \eta^t \rangle / \|\mathcal{A}(\eta^t)\|^2
 
     with :math:`g = P_T \mathcal{A}^*(y - \mathcal{A}(X))`. Nothing of the size dof x dof is made.
+    Where a step lowers the residual by less than 10 %, a step along the gradient itself follows
+    (:func:`lowtucker.solvers.escape.after_step`).
 
     Notes
     -----
-    A step costs two passes: one along the direction, one for the next gradient.
+    A step costs two passes: one along the direction, one for the next gradient; three or four
+    more for an attempt to leave a plateau.
 
     Examples
     --------
@@ -69,31 +79,36 @@ class RCG(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
+    def is_stuck(self, state: State) -> bool:
+        """Whether it is at a minimum whose residual is not zero."""
+        return isinstance(state.memory, Patient) and state.memory.stuck
+
     def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the last step measured."""
         return super().residual(bound, state) if state.cache is None else state.cache.residual
 
     def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        return Direction(None)
+        return Direction(direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
         search, kept = self._measured(bound.problem, X), state.memory.direction
         if kept is not None:  # a resumed run keeps its direction
             search = search._replace(direction=shifted(kept, search.unit))
-        return replace(state, X=X, memory=search.memory, cache=search, passes=passes)
+        memory = replace(state.memory, direction=search.kept)
+        return replace(state, X=X, memory=memory, cache=search, passes=passes)
 
     def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
         """Steepest descent at X. One pass."""
-        T = TangentSpace(X)
-        residual, g = problem.A.tangent(T).misfit(problem.y, problem.weights)
+        design = problem.A.tangent(TangentSpace(X))
+        residual, g = design.misfit(problem.y, problem.weights)
         g = g / problem.count
-        return _Search(T, residual, g, g)
+        return _Search(design, residual, g, g)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
         problem, old = bound.problem, state.cache
-        seen = problem.measured_norm(old.T.tensor(old.direction))
+        seen = problem.weighted_norm(old.design.measured(old.direction, problem.weights))
         curvature = float(seen) * float(seen) / float(problem.count)
         length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
         step = old.direction * length
@@ -107,5 +122,10 @@ class RCG(Manifold):
         mixed = new.gradient + beta * moved
         if dot(mixed, new.gradient) > 0:
             new = new._replace(direction=mixed)
-        passes, t = state.passes + 2, state.t + 1
-        return replace(state, X=new.T.X, t=t, memory=new.memory, cache=new, passes=passes)
+        before, now = (float(problem.relative(one.residual)) for one in (old, new))
+        memory, escape = after_step(state.memory, before, now, problem, new.T.X, new.residual)
+        passes = state.passes + 2 + escape.passes
+        if escape.X is not None:
+            new, passes = self._measured(problem, escape.X), passes + 1
+        memory = replace(memory, direction=new.kept)
+        return replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)

@@ -10,13 +10,8 @@ from lowtucker._array.random import Seed
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
-from lowtucker.solvers.manifold import (
-    Manifold,
-    Model,
-    ProductModel,
-    blown_up,
-    dot,
-)
+from lowtucker.solvers.escape import escaped
+from lowtucker.solvers.manifold import Manifold, Model, ProductModel, blown_up, dot
 from lowtucker.solvers.noise import is_noise
 from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
@@ -84,7 +79,9 @@ class RGN(Manifold):
         The first :math:`\lambda`.
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
-        minimum); the next one reweights the measurements at random.
+        minimum) and, by products, a step along the gradient does not lower it either
+        (:func:`lowtucker.solvers.escape.after_step`); the next one reweights the measurements at
+        random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
         prepared by. They leave the tangent space, and with it the local minima that few
@@ -231,6 +228,12 @@ class RGN(Manifold):
 
     def _restart(self, bound: Bound, state: State) -> State:
         problem, model, memory = bound.problem, state.cache, state.memory
+        if isinstance(model, ProductModel):  # three passes beside the hundred of a start
+            X = escaped(problem, model.T.X, model.residual)
+            state = replace(state, passes=state.passes + 3)
+            if X is not None:
+                start = replace(state, X=X, t=state.t + 1, memory=replace(memory, trace=()))
+                return self._look(bound, start)
         attempt = memory.attempt + 1
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
