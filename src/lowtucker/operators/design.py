@@ -133,12 +133,17 @@ class DenseDesign(TangentDesign):
             rows = slice(start, min(start + CHUNK, m))
             yield rows, self._chunk(rows)
 
+    def _tile(self, rows: slice) -> Array:
+        """Rows of the matrix."""
+        A: Any = self.A
+        return A.matrix[rows, :]
+
     def _chunk(self, rows: slice) -> Array:
         A: Any = self.A
         height = max(1, TILE_BYTES // (8 * A.matrix.shape[1]))
         parts = []
         for start in range(rows.start, rows.stop, height):
-            tile = A.matrix[start : min(start + height, rows.stop), :]
+            tile = self._tile(slice(start, min(start + height, rows.stop)))
             # a row of the matrix is the conjugate of A_j, and <A_j, X> that of <X, A_j>
             parts.append(conj(self.T.rows_coordinates(A._unvec(conj(tile)))))
         return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)
