@@ -54,7 +54,8 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    if traits.row_separable and not traits.forms_full_tensor:  # rows are outer products
+    samples = problem.A.entry_samples() is not None
+    if samples or (traits.row_separable and not traits.forms_full_tensor):
         cheap = _by_cost(problem, attainable_rank(rank), starts)
         if cheap is not None:
             return cheap
@@ -66,7 +67,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
 
 
 def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solver] | None:
-    """Solvers without normal equations, where these would cost more; or None.
+    """Solvers for rows that are outer products, where normal equations would cost more; or None.
 
     ALS or RCG, whichever should take less time, then RGN by products. Both find what Gauss-Newton
     steps from the same start often miss; RGN makes the last steps quadratic, and tries other
