@@ -10,7 +10,7 @@ from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
-from lowtucker.solvers.costs import expected
+from lowtucker.solvers.costs import expected, gram_pays, has_outer_products
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.sampling import Shuffled
@@ -24,9 +24,6 @@ __all__ = ["automatic", "check_memory", "phases_of"]
 NOTICEABLE = 10**8
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 100, 20
-# Normal equations are preferred up to this multiple of the cheapest cost: they give an estimate of
-# the error, and blocks of rows take fewer passes than the model says
-ADVANTAGE = 2.0
 # Predicted seconds of all starts by products; measurements per degree of freedom from which on one
 # start suffices
 START_SECONDS, AMPLE = 20.0, 20.0
@@ -54,8 +51,7 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     starts = (1 if plenty else 3) if quick else STARTS
     if not traits.has_fast_tangent:
         return [RCG(), RGN(starts=starts)]
-    samples = problem.A.entry_samples() is not None
-    if samples or (traits.row_separable and not traits.forms_full_tensor):
+    if has_outer_products(problem):
         cheap = _by_cost(problem, attainable_rank(rank), starts)
         if cheap is not None:
             return cheap
@@ -73,16 +69,15 @@ def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solve
     steps from the same start often miss; RGN makes the last steps quadratic, and tries other
     starts, as many as the time allows.
     """
-    m, dof = problem.equations, degrees_of_freedom(problem.shape, rank)
+    dof = degrees_of_freedom(problem.shape, rank)
     first: dict[str, Solver] = {"RCG": RCG()}
     if problem.A.entry_samples() is not None:
         first["ALS"] = ALS()
-    costs = {name: expected(name, m, problem.shape, rank) for name in first}
-    best = min(costs, key=lambda name: costs[name])
-    if dof <= LARGE and expected("gram", m, problem.shape, rank) <= ADVANTAGE * costs[best]:
+    best = min(first, key=lambda name: expected(name, problem, rank))
+    if dof <= LARGE and gram_pays(problem, rank, best):
         return None
-    affordable = int(START_SECONDS / expected("products", m, problem.shape, rank))
-    if m >= AMPLE * dof:
+    affordable = int(START_SECONDS / expected("products", problem, rank))
+    if problem.equations >= AMPLE * dof:
         affordable = 1
     return [first[best], RGN(products=True, starts=max(1, min(starts, affordable)))]
 

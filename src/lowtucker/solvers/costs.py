@@ -8,9 +8,18 @@ all solvers; it is the ratios that decide.
 from __future__ import annotations
 
 from lowtucker._array import size
+from lowtucker.problem import Problem
 from lowtucker.tensor.rank import degrees_of_freedom
 
-__all__ = ["COEFFICIENTS", "expected", "seconds", "steps", "terms"]
+__all__ = [
+    "COEFFICIENTS",
+    "expected",
+    "gram_pays",
+    "has_outer_products",
+    "seconds",
+    "steps",
+    "terms",
+]
 
 # Seconds per unit of each of the terms, measured by `lowtucker bench costs` on sampled entries (one
 # thread of a shared 2.6 GHz server core, NumPy 2 with OpenBLAS)
@@ -29,6 +38,9 @@ STEPS: dict[str, tuple[float, float]] = {
     "products": (50, 800),
     "gram": (4, 20),
 }
+# Normal equations are preferred up to this multiple of the cheapest cost: they give an estimate of
+# the error, and blocks of rows take fewer passes than the model says
+ADVANTAGE = 2.0
 # Numbers of a core above which ALS fits it by conjugate gradients, and their iterations
 LARGE_CORE, ITERATIONS = 500, 20
 
@@ -61,7 +73,25 @@ def steps(solver: str, per_dof: float) -> float:
     return a + b / per_dof
 
 
-def expected(solver: str, equations: int, shape: tuple[int, ...], rank: tuple[int, ...]) -> float:
+def expected(solver: str, problem: Problem, rank: tuple[int, ...]) -> float:
     """Predicted seconds of a whole run."""
-    per_dof = equations / degrees_of_freedom(shape, rank)
-    return steps(solver, per_dof) * seconds(solver, equations, shape, rank)
+    m = problem.equations
+    per_dof = m / degrees_of_freedom(problem.shape, rank)
+    return steps(solver, per_dof) * seconds(solver, m, problem.shape, rank)
+
+
+def has_outer_products(problem: Problem) -> bool:
+    """Whether rows are outer products, which the model is of: a product with D forms no tensor."""
+    traits = problem.A.traits
+    factored = traits.has_fast_tangent and traits.row_separable and not traits.forms_full_tensor
+    return factored or problem.A.entry_samples() is not None
+
+
+def gram_pays(problem: Problem, rank: tuple[int, ...], other: str = "products") -> bool:
+    """Whether normal equations should not take much longer than another way; True for other rows.
+
+    Where rows are not outer products, a pass costs about as much as the gram matrix.
+    """
+    if not has_outer_products(problem):
+        return True
+    return expected("gram", problem, rank) <= ADVANTAGE * expected(other, problem, rank)

@@ -10,6 +10,7 @@ from lowtucker._array.random import Seed
 from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.costs import gram_pays
 from lowtucker.solvers.escape import escaped
 from lowtucker.solvers.manifold import Manifold, Model, ProductModel, blown_up, dot
 from lowtucker.solvers.noise import is_noise
@@ -84,9 +85,9 @@ class RGN(Manifold):
         The first :math:`\lambda`.
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
-        minimum) and, by products, a step along the gradient does not lower it either
-        (:func:`lowtucker.solvers.escape.after_step`); the next one reweights the measurements at
-        random.
+        minimum). Where there are 2.8 measurements or more per degree of freedom, or products, a
+        step along the gradient must fail first (:func:`lowtucker.solvers.escape.after_step`). The
+        next start reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
         prepared by. They leave the tangent space, and with it the local minima that few
@@ -95,8 +96,9 @@ class RGN(Manifold):
         they make no difference.
     products : bool, optional
         Whether to solve by products with D alone (LSMR) rather than by normal equations. By
-        default where these would be too large (more than 5000 degrees of freedom), or where the
-        operator has no fast tangent design (more than 100).
+        default where these would be too large (more than 5000 degrees of freedom), where the
+        operator has no fast tangent design (more than 100), or where rows are outer products and
+        normal equations would take longer (some 200 to 500; :mod:`lowtucker.solvers.costs`).
 
     Notes
     -----
@@ -158,14 +160,16 @@ class RGN(Manifold):
         """Those of the steps of TIHT that prepare a start."""
         return self.iht_steps > 0
 
-    def _by_gram(self, problem: Problem, dof: int) -> bool:
-        if self.products is None:
-            return dof <= (LARGE if problem.A.traits.has_fast_tangent else FEW)
-        return not self.products
+    def _by_gram(self, problem: Problem, rank: tuple[int, ...]) -> bool:
+        dof = degrees_of_freedom(problem.shape, rank)
+        if self.products is not None:
+            return not self.products
+        if not problem.A.traits.has_fast_tangent:
+            return dof <= FEW
+        return dof <= LARGE and gram_pays(problem, rank)
 
     def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
-        dof = degrees_of_freedom(problem.shape, X.rank)
-        return (Model if self._by_gram(problem, dof) else ProductModel).at(problem, X)
+        return (Model if self._by_gram(problem, X.rank) else ProductModel).at(problem, X)
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""
@@ -232,19 +236,21 @@ class RGN(Manifold):
         return bool(promise <= NOTHING * left * left)
 
     def _restart(self, bound: Bound, state: State) -> State:
+        """Leave a saddle point, try another start, or give up."""
         problem, model, memory = bound.problem, state.cache, state.memory
-        if isinstance(model, ProductModel):  # three passes beside the hundred of a start
-            X = escaped(problem, model.T.X, model.residual)
-            state = replace(state, passes=state.passes + 3)
-            if X is not None:
-                start = replace(state, X=X, t=state.t + 1, memory=replace(memory, trace=()))
-                return self._look(bound, start)
         attempt = memory.attempt + 1
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
-        over = attempt >= self.starts or _same_again(ends, problem.equations >= PLENTY * dof)
+        plenty = problem.equations >= PLENTY * dof
+        over = attempt >= self.starts or _same_again(ends, plenty)
         noise = is_noise(problem, model.residual, dof) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
+        if not noise and (plenty or isinstance(model, ProductModel)):
+            # with fewer measurements other starts, by normal equations, cost less than a saddle
+            X = escaped(problem, model.T.X, model.residual)
+            state = replace(state, passes=state.passes + 3)
+            if X is not None:
+                return self._look(bound, replace(state, X=X, memory=replace(memory, trace=())))
         if over or noise:
             return replace(state, memory=replace(memory, stuck=True, ends=ends))
         X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
