@@ -31,6 +31,7 @@ OPTIONS = {
     "structured": ("only", "trials", "gigabytes", "folder"),
     "dask": ("gigabytes",),
     "regression": (),
+    "costs": (),
 }
 
 
@@ -71,6 +72,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 bytes transferred; one or two minutes
     regression  estimators.TuckerRegressor against TensorLy's with its default and its best
                 ridge: synthetic tensors and an aerial hyperspectral scene; minutes
+    costs       a step of each solver on sampled entries against the model by which "auto"
+                chooses, and the default against ALS on ill-conditioned tensors; a minute
 
     \b
     Yardsticks of `recover`:
@@ -114,6 +117,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _dask(gigabytes)
     elif what == "regression":
         rows = _regression()
+    elif what == "costs":
+        rows = _costs()
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -143,6 +148,12 @@ def _regression() -> list[Any]:
     from lowtucker.lab.bench import regression
 
     return _ratios(regression.run(TuckerRegressor))
+
+
+def _costs() -> list[Any]:
+    from lowtucker.lab.bench import costs
+
+    return _ratios(costs.run())
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:
