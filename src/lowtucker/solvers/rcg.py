@@ -61,11 +61,11 @@ class RCG(Manifold):
 
     with :math:`g = P_T \mathcal{A}^*(y - \mathcal{A}(X))`. Nothing of the size dof x dof is made.
     Where a step lowers the residual by less than 10 %, a step along the gradient itself follows
-    (:func:`lowtucker.solvers.escape.after_step`).
+    (:func:`lowtucker.solvers.escape.escaped`).
 
     Notes
     -----
-    A step costs two passes: one along the direction, one for the next gradient; three or four
+    A step costs two passes: one along the direction, one for the next gradient; three to eight
     more for an attempt to leave a plateau.
 
     Examples

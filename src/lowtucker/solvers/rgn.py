@@ -86,7 +86,7 @@ class RGN(Manifold):
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
         minimum). Where there are 2.8 measurements or more per degree of freedom, or products, a
-        step along the gradient must fail first (:func:`lowtucker.solvers.escape.after_step`). The
+        step along the gradient must fail first (:func:`lowtucker.solvers.escape.escaped`). The
         next start reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
@@ -247,8 +247,8 @@ class RGN(Manifold):
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         if not noise and (plenty or isinstance(model, ProductModel)):
             # with fewer measurements other starts, by normal equations, cost less than a saddle
-            X = escaped(problem, model.T.X, model.residual)
-            state = replace(state, passes=state.passes + 3)
+            X, passes = escaped(problem, model.T.X, model.residual)
+            state = replace(state, passes=state.passes + passes)
             if X is not None:
                 return self._look(bound, replace(state, X=X, memory=replace(memory, trace=())))
         if over or noise:
