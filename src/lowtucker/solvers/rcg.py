@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from lowtucker._array import Array, all_finite
-from lowtucker.operators.design import TangentDesign
-from lowtucker.problem import Problem
+from lowtucker._array import Array
 from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.conjugate import Search
 from lowtucker.solvers.escape import Patient, after_step
-from lowtucker.solvers.manifold import Manifold, blown_up, dot
-from lowtucker.tensor.products import exponent, norm, shifted
-from lowtucker.tensor.tangent import TangentSpace
+from lowtucker.solvers.manifold import Manifold, blown_up
+from lowtucker.tensor.products import shifted
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RCG"]
@@ -23,30 +21,6 @@ class Direction(Patient):
     """Direction of the last step in tangent coordinates, in units of the gradient; None before."""
 
     direction: Any = None
-
-
-class _Search(NamedTuple):
-    """Where to go from X: the design, the residual, the gradient and the direction."""
-
-    design: TangentDesign
-    residual: Array
-    gradient: Array
-    direction: Array
-
-    @property
-    def T(self) -> TangentSpace:
-        """Tangent space at X."""
-        return self.design.T
-
-    @property
-    def unit(self) -> int:
-        """Power of two that the gradient is near to."""
-        return exponent(norm(self.gradient))
-
-    @property
-    def kept(self) -> Array:
-        """Direction in that unit: a state has no other scale than that of X."""
-        return shifted(self.direction, -self.unit)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -92,40 +66,22 @@ class RCG(Manifold):
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
-        search, kept = self._measured(bound.problem, X), state.memory.direction
+        search, kept = Search.at(bound.problem, X), state.memory.direction
         if kept is not None:  # a resumed run keeps its direction
             search = search._replace(direction=shifted(kept, search.unit))
         memory = replace(state.memory, direction=search.kept)
         return replace(state, X=X, memory=memory, cache=search, passes=passes)
 
-    def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
-        """Steepest descent at X. One pass."""
-        design = problem.A.tangent(TangentSpace(X))
-        residual, g = design.misfit(problem.y, problem.weights)
-        g = g / problem.count
-        return _Search(design, residual, g, g)
-
     def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
         problem, old = bound.problem, state.cache
-        seen = problem.weighted_norm(old.design.measured(old.direction, problem.weights))
-        curvature = float(seen) * float(seen) / float(problem.count)
-        length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
-        step = old.direction * length
-        if not all_finite(step):
+        new = old.step(problem)
+        if new is None:
             return blown_up(state)
-        new = self._measured(problem, old.T.retract(step))
-        before = new.T.coordinates(old.T.tensor(old.gradient))
-        moved = new.T.coordinates(old.T.tensor(old.direction))
-        size = dot(old.gradient, old.gradient)
-        beta = max(0.0, dot(new.gradient, new.gradient - before) / size) if size > 0 else 0.0
-        mixed = new.gradient + beta * moved
-        if dot(mixed, new.gradient) > 0:
-            new = new._replace(direction=mixed)
         before, now = (float(problem.relative(one.residual)) for one in (old, new))
         memory, escape = after_step(state.memory, before, now, problem, new.T.X, new.residual)
         passes = state.passes + 2 + escape.passes
         if escape.X is not None:
-            new, passes = self._measured(problem, escape.X), passes + 1
+            new, passes = Search.at(problem, escape.X), passes + 1
         memory = replace(memory, direction=new.kept)
         return replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)
