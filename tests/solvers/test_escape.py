@@ -70,7 +70,7 @@ def conditioned(seed=0):
 
 def test_a_direction_that_has_fitted_noise_is_replaced(monkeypatch):
     """The one that is missing is the smaller of the two: the truncation of the sum drops it."""
-    problem, X = conditioned()
+    problem, _ = conditioned()
     with monkeypatch.context() as patch:
         patch.setattr(escape, "PLATEAU", -np.inf)  # no attempts on the way
         at = lt.solve(problem, lt.RCG(), RANK, stop=lt.MaxEpochs(40)).X
