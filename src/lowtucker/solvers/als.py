@@ -54,7 +54,7 @@ class ALS(Manifold):
     tensors were found so that without it were 11.
 
     Where a sweep lowers the residual by less than 10 %, a step along the gradient follows, which
-    finds the directions that a saddle point misses (:func:`lowtucker.solvers.escape.escaped`).
+    finds the directions that a saddle point misses (``lowtucker.solvers.escape``).
 
     It needs far less than a good start: where samples are few and the ranks unequal, Gauss-Newton
     steps from the same start end in local minima. Near the end it is linear, not quadratic.
@@ -62,7 +62,7 @@ class ALS(Manifold):
     Notes
     -----
     A step is a sweep over all modes and the core: d + 1 passes, O(m prod r_k) flops each, and
-    O(m (prod r_k)^2) for the core; an attempt to leave a plateau takes four to eight more. Memory:
+    O(m (prod r_k)^2) for the core; an attempt to leave a plateau takes 4 or 18 more. Memory:
     d m integers to sort the samples by, and :math:`\sum n_k r_k^2` numbers. Neither the tensor nor
     dof x dof numbers are made.
 

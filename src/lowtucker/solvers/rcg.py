@@ -35,12 +35,12 @@ class RCG(Manifold):
 
     with :math:`g = P_T \mathcal{A}^*(y - \mathcal{A}(X))`. Nothing of the size dof x dof is made.
     Where a step lowers the residual by less than 10 %, a step along the gradient itself follows
-    (:func:`lowtucker.solvers.escape.escaped`).
+    (``lowtucker.solvers.escape``).
 
     Notes
     -----
-    A step costs two passes: one along the direction, one for the next gradient; three to eight
-    more for an attempt to leave a plateau.
+    A step costs two passes: one along the direction, one for the next gradient. An
+    attempt to leave a plateau takes three more, up to 18 for rows that are not isotropic.
 
     Examples
     --------

@@ -86,7 +86,7 @@ class RGN(Manifold):
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
         minimum). Where there are 2.8 measurements or more per degree of freedom, or products, a
-        step along the gradient must fail first (:func:`lowtucker.solvers.escape.escaped`). The
+        step along the gradient must fail first (``lowtucker.solvers.escape``). The
         next start reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
@@ -98,7 +98,7 @@ class RGN(Manifold):
         Whether to solve by products with D alone (LSMR) rather than by normal equations. By
         default where these would be too large (more than 5000 degrees of freedom), where the
         operator has no fast tangent design (more than 100), or where rows are outer products and
-        normal equations would take longer (some 200 to 500; :mod:`lowtucker.solvers.costs`).
+        normal equations would take longer (some 200 to 500; ``lowtucker.solvers.costs``).
 
     Notes
     -----
