@@ -10,6 +10,7 @@ import lowtucker as lt
 from lowtucker.operators import sparse
 from lowtucker.operators.design import TangentDesign
 from lowtucker.operators.sparse import FilledDesign, SparseDesign
+from lowtucker.solvers.auto import automatic
 
 CASES = [((4, 3, 5), (2, 2, 2)), ((6, 7), (2, 2)), ((9,), (1,)), ((3, 2, 4, 3), (2, 1, 2, 2))]
 
@@ -56,6 +57,20 @@ def test_rows_of_few_elements_are_like_samples():
     assert not few.restrict(slice(0, 7)).traits.isotropic
     one = lt.SparseOperator(scipy.sparse.eye_array(1000), shape)
     assert not one.traits.isotropic
+
+
+def test_auto_takes_no_normal_equations_where_rows_are_short():
+    shape = (20, 20, 20)
+    long = lt.SparseOperator(matrix(2000, shape, 0.1), shape)
+    short = lt.SparseOperator(matrix(2000, shape, 0.001), shape)
+    for A, rank, names in (
+        (long, (2, 2, 2), ["RSGD", "RGN"]),
+        (short, (8, 8, 8), ["RCG", "RGN"]),
+    ):
+        problem = lt.Problem(A, np.ones(A.m))
+        assert [one.name for one in automatic(problem, rank)] == names
+        scaled = lt.Problem(lt.scale(A, 2.0), np.ones(A.m))
+        assert [one.name for one in automatic(scaled, rank)] == names
 
 
 @pytest.mark.parametrize("density", [0.02, 0.3])

@@ -97,6 +97,11 @@ class SparseOperator(MatrixOperator):
         other._rows_of, other.traits = (self, rows), self.traits
         return other
 
+    @property
+    def stored_elements(self) -> int:
+        """Elements that are stored."""
+        return int(self.matrix.nnz)
+
     @cached_property
     def unfoldings(self) -> list[Any]:
         """Unfoldings of the rows, one below the other: for mode k (m n_k, N / n_k), in CSR form.

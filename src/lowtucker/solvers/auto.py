@@ -49,9 +49,10 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     traits = problem.A.traits
     plenty = problem.equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
-    if not traits.has_fast_tangent:
+    samples = has_outer_products(problem)
+    if not (traits.has_fast_tangent and (samples or gram_pays(problem, attainable_rank(rank)))):
         return [RCG(), RGN(starts=starts)]
-    if has_outer_products(problem):
+    if samples:
         cheap = _by_cost(problem, attainable_rank(rank), starts)
         if cheap is not None:
             return cheap

@@ -38,6 +38,8 @@ STEPS: dict[str, tuple[float, float]] = {
     "products": (50, 800),
     "gram": (4, 20),
 }
+# Seconds of a pass over a sparse matrix, per stored element and per entry of the tensor
+ELEMENT, ENTRY = 1.5e-9, 2e-8
 # Normal equations are preferred up to this multiple of the cheapest cost: they give an estimate of
 # the error, and blocks of rows take fewer passes than the model says
 ADVANTAGE = 2.0
@@ -88,10 +90,18 @@ def has_outer_products(problem: Problem) -> bool:
 
 
 def gram_pays(problem: Problem, rank: tuple[int, ...], other: str = "products") -> bool:
-    """Whether normal equations should not take much longer than another way; True for other rows.
+    """Whether normal equations should not take much longer than another way.
 
-    Where rows are not outer products, a pass costs about as much as the gram matrix.
+    For a sparse matrix the other way is RCG, whose pass reads the stored elements and forms a
+    tensor. True for all other rows that are not outer products: their pass costs about as much as
+    the gram matrix.
     """
-    if not has_outer_products(problem):
+    if has_outer_products(problem):
+        return expected("gram", problem, rank) <= ADVANTAGE * expected(other, problem, rank)
+    elements = problem.A.stored_elements
+    if elements is None:
         return True
-    return expected("gram", problem, rank) <= ADVANTAGE * expected(other, problem, rank)
+    m, dof = problem.equations, degrees_of_freedom(problem.shape, rank)
+    a_pass = ELEMENT * elements + ENTRY * size(problem.shape)
+    by_gram = steps("gram", m / dof) * (seconds("gram", m, problem.shape, rank) + 3 * a_pass)
+    return by_gram <= ADVANTAGE * 2 * steps("RCG", m / dof) * a_pass

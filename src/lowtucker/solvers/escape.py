@@ -20,8 +20,9 @@ __all__ = ["Escape", "Patient", "after_step", "escaped"]
 # A step that lowers the residual by a smaller share is that of a plateau; by less than the second,
 # where no escape was found either, that of a minimum
 PLATEAU, MINIMUM = 0.1, 1e-4
-# Share by which an escape must lower the residual
-GAIN = 0.01
+# Share by which an escape must lower the residual: it costs as much as a few steps, which may go on
+# slowly where the design is ill-conditioned
+GAIN = 0.2
 # Steps of conjugate gradients at a smaller rank
 STEPS = 5
 
@@ -90,7 +91,7 @@ def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> Escape:
         \alpha = \langle W r, \mathcal{A}(S) \rangle / \|\mathcal{A}(S)\|_W^2
 
     with the operator's own ``spectral_start`` for S. Where that does not lower the residual by
-    1 %, a direction of X that has fitted noise may outweigh the one that was not found yet, as it
+    20 %, a direction of X that has fitted noise may outweigh the one that was not found yet, as it
     does for sampled entries. Where rows are not isotropic X is then fitted anew without its weakest
     directions, by conjugate gradients at a rank that is smaller by one in every mode, and S has
     rank one. Cost: 3 passes, and 14 for the second attempt.
