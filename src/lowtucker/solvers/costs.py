@@ -104,4 +104,5 @@ def gram_pays(problem: Problem, rank: tuple[int, ...], other: str = "products") 
     m, dof = problem.equations, degrees_of_freedom(problem.shape, rank)
     a_pass = ELEMENT * elements + ENTRY * size(problem.shape)
     by_gram = steps("gram", m / dof) * (seconds("gram", m, problem.shape, rank) + 3 * a_pass)
-    return by_gram <= ADVANTAGE * 2 * steps("RCG", m / dof) * a_pass
+    by_passes = steps("RCG", m / dof) * (COEFFICIENTS["RCG"][0] + 2 * a_pass)
+    return by_gram <= ADVANTAGE * by_passes

@@ -85,8 +85,8 @@ class RGN(Manifold):
         The first :math:`\lambda`.
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
-        minimum). Where there are 2.8 measurements or more per degree of freedom, or products, a
-        step along the gradient must fail first (``lowtucker.solvers.escape``). The
+        minimum). Where there are 2.8 measurements or more per degree of freedom and several starts,
+        or products, a step along the gradient must fail first (``lowtucker.solvers.escape``). The
         next start reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
@@ -245,8 +245,9 @@ class RGN(Manifold):
         over = attempt >= self.starts or _same_again(ends, plenty)
         noise = is_noise(problem, model.residual, dof) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
-        if not noise and (plenty or isinstance(model, ProductModel)):
-            # with fewer measurements other starts, by normal equations, cost less than a saddle
+        # with fewer measurements, by normal equations, other starts are cheaper; and one start
+        # alone is a refit of something good
+        if not noise and (isinstance(model, ProductModel) or (plenty and self.starts > 1)):
             X, passes = escaped(problem, model.T.X, model.residual)
             state = replace(state, passes=state.passes + passes)
             if X is not None:
