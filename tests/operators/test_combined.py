@@ -155,7 +155,7 @@ def test_a_stack_is_row_separable_and_has_a_fast_tangent_if_all_parts_are():
         [lt.DenseOperator(matrix(5), SHAPE), lt.SparseOperator(scipy.sparse.csr_array(M), SHAPE)]
     )
     assert sparse.traits.row_separable
-    assert not sparse.traits.has_fast_tangent
+    assert sparse.traits.has_fast_tangent
     assert_design_is(sparse, np.vstack([matrix(5), M]))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -693,3 +693,55 @@ def test_a_number_as_factor_becomes_an_array_of_the_kind_of_the_operator(kind):
         factor = scale(dense, number).factor
         assert kind.owns(factor)
         np.testing.assert_array_equal(np.asarray(factor), np.full(5, 2.0))
+
+
+def sketches(n, s, rank, dtype=float, seed=0):
+    """Leave-one-out sketches of a tensor: random matrices on all modes but one."""
+    rng = np.random.default_rng(seed)
+
+    def numbers(*shape):
+        x = rng.standard_normal(shape)
+        return x + 1j * rng.standard_normal(shape) if np.dtype(dtype).kind == "c" else x
+
+    def whole(k):
+        return numbers(n[k] + 1, n[k]) if k else np.eye(n[k], dtype=dtype)
+
+    modes = range(len(n))
+    parts = [lt.kronecker([whole(k) if j == k else numbers(s, n[j]) for j in modes]) for k in modes]
+    return stack(parts), lt.random_tucker(n, rank, seed=seed, dtype=np.dtype(dtype))
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize(("n", "rank"), [((12, 11, 10), (3, 2, 2)), ((9, 8), (2, 2))])
+def test_sketches_start_from_the_one_pass_solution(n, rank, dtype):
+    """Exact for a tensor of that rank: the adjoint of a sketch is far from it."""
+    A, X = sketches(n, 4, rank, dtype)
+    start = A.spectral_start(A.forward(X), rank)
+    np.testing.assert_allclose(start.full(), X.full(), rtol=0, atol=1e-10 * float(X.norm()))
+    lt.TuckerTensor(start.core, start.factors)  # the factors are orthonormal
+    result = lt.recover(A, A.forward(X), rank)
+    assert result.success
+    assert result.epochs <= 1
+
+
+def test_noisy_sketches_are_fitted():
+    A, X = sketches((20, 20, 20), 6, (2, 2, 2))
+    y = A.forward(X)
+    noise = np.random.default_rng(1).standard_normal(A.m)
+    y = y + 1e-3 * np.linalg.norm(y) * noise / np.linalg.norm(noise)
+    start = A.spectral_start(y, (2, 2, 2))
+    assert lt.metrics.relative_error(start, X) < 0.01
+    result = lt.recover(A, y, (2, 2, 2), noise_std=1e-3 * np.linalg.norm(y) / A.m**0.5)
+    assert lt.metrics.relative_error(result.X, X) < 2e-3
+
+
+def test_sketches_that_leave_a_mode_undetermined_start_from_adjoints():
+    rng = np.random.default_rng(0)
+    parts = [lt.kronecker([rng.standard_normal((3, n)) for n in (6, 5, 4)]) for _ in range(2)]
+    A = stack(parts)
+    v = rng.standard_normal(A.m)
+    expected = lt.MeasurementOperator._spectral_start(A, v, (2, 2, 2))
+    np.testing.assert_array_equal(A.spectral_start(v, (2, 2, 2)).full(), expected.full())
+    singular = [np.ones((6, 6)), np.eye(5), np.eye(4)]  # of rank one
+    A = stack([lt.kronecker(singular), lt.kronecker(singular)])
+    assert A.spectral_start(rng.standard_normal(A.m), (2, 2, 2)).rank == (2, 2, 2)

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import has_full_rank
 
 SHAPE, RANK = (15, 15, 15), (2, 2, 2)
@@ -240,17 +239,3 @@ def test_an_underdetermined_fit_of_too_large_a_rank_is_no_success():
         assert result.success == good
         right, wrong = right + good, wrong + (not good)
     assert wrong >= 3
-
-
-def test_auto_uses_no_blocks_when_the_gram_matrix_is_too_large():
-    """Beyond 5000 degrees of freedom a Gram matrix has 200 MB; blocks form one per step."""
-    shape, rank = (700, 600, 700), (3, 2, 2)
-    dof = lt.degrees_of_freedom(shape, rank)
-    index = np.random.default_rng(0).integers(0, shape, (3 * dof, 3))
-    problem = lt.Problem(lt.entries(shape, index), np.ones(3 * dof))
-    assert dof < 5000
-    assert [type(one) for one in automatic(problem, rank)] == [lt.RSGD, lt.RGN]
-    index = np.random.default_rng(0).integers(0, shape, (30000, 3))
-    problem = lt.Problem(lt.entries(shape, index), np.ones(30000))
-    assert 5000 < lt.degrees_of_freedom(shape, (3, 3, 3)) < 30000 / 2.8
-    assert [type(one) for one in automatic(problem, (3, 3, 3))] == [lt.ALS, lt.RGN]

@@ -304,7 +304,8 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
     bound = lt.RCG().bind(problem, RANK)
     state = begun(bound, None, 0)
     for k in range(4):
-        T, _, gradient, direction = state.cache
+        design, _, gradient, direction = state.cache
+        T = design.T
         D, r = brute_design(problem, T)
         np.testing.assert_allclose(gradient, D.conj().T @ r / problem.m, rtol=0, atol=1e-10)
         if k == 0:

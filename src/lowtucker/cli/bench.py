@@ -33,6 +33,7 @@ OPTIONS = {
     "dask": ("gigabytes",),
     "regression": (),
     "realdata": ("only", "data", "quick", "update"),
+    "costs": (),
 }
 
 
@@ -83,6 +84,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 ridge: synthetic tensors and an aerial hyperspectral scene; minutes
     realdata    complete(array) and recover(A, y) without a rank on real data, against TensorLy,
                 scikit-learn's imputers, means and main effects; a quarter of an hour
+    costs       a step of each solver on sampled entries against the model by which "auto"
+                chooses, and the default against ALS on ill-conditioned tensors; a minute
 
     \b
     Yardsticks of `recover`:
@@ -138,6 +141,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _regression()
     elif what == "realdata":
         rows = _realdata(only, data, bool(quick), csv_file if update else None)
+    elif what == "costs":
+        rows = _costs()
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -167,6 +172,12 @@ def _regression() -> list[Any]:
     from lowtucker.lab.bench import regression
 
     return _ratios(regression.run(TuckerRegressor))
+
+
+def _costs() -> list[Any]:
+    from lowtucker.lab.bench import costs
+
+    return _ratios(costs.run())
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:

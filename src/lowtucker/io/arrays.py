@@ -33,7 +33,7 @@ from lowtucker.io.guards import (
 )
 from lowtucker.io.matlab_files import list_hdf5, list_mat5, read_hdf5, read_mat5, sparse_mat5
 from lowtucker.io.numpy_files import list_npy, list_npz, map_npy, read_npy, read_npz, sparse_npz
-from lowtucker.operators.adapters import check_sparse
+from lowtucker.operators.sparse import check_sparse
 
 __all__ = ["ArrayInfo", "describe", "is_sparse", "load_array", "load_sparse", "save_arrays"]
 

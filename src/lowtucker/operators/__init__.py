@@ -1,12 +1,6 @@
 """Measurement operators: linear maps from tensors to measurements."""
 
-from lowtucker.operators.adapters import (
-    LinearOperatorAdapter,
-    SparseOperator,
-    as_operator,
-    to_pylops,
-    to_scipy,
-)
+from lowtucker.operators.adapters import LinearOperatorAdapter, as_operator, to_pylops, to_scipy
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
 from lowtucker.operators.combined import scale, stack
@@ -19,6 +13,7 @@ from lowtucker.operators.gaussian import gaussian
 from lowtucker.operators.kronecker import KroneckerOperator, ModewiseOperator, kronecker
 from lowtucker.operators.rank_one import RankOneOperator, rank_one
 from lowtucker.operators.seeded import SeededGaussianOperator, seeded_gaussian
+from lowtucker.operators.sparse import SparseOperator
 from lowtucker.operators.stored import StoredOperator
 from lowtucker.operators.traits import Traits
 from lowtucker.operators.transforms import subsampled_transform

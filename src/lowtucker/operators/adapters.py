@@ -8,7 +8,6 @@ import numpy as np
 
 from lowtucker._array import (
     Array,
-    Rows,
     as_array,
     as_float,
     as_shape,
@@ -18,124 +17,22 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
-from lowtucker.operators.matrix import MatrixOperator, Order, check_order
+from lowtucker.operators.matrix import MatrixOperator, Order, check_order, columns_as_shape
+from lowtucker.operators.sparse import SparseOperator
 from lowtucker.operators.stored import StoredOperator, is_stored
-from lowtucker.operators.traits import Traits
 
 __all__ = [
     "LinearOperatorAdapter",
-    "SparseOperator",
     "as_operator",
-    "check_sparse",
     "to_pylops",
     "to_scipy",
 ]
 
 # Attribute of the output of `to_scipy` and `to_pylops`: the operator that was converted
 ORIGINAL = "_lowtucker_operator"
-
-
-class SparseOperator(MatrixOperator):
-    """Measurements by a SciPy sparse matrix of shape (m, N).
-
-    Parameters
-    ----------
-    matrix : SciPy sparse array or matrix
-    shape : tuple of int
-    order : "C" or "F"
-
-    Notes
-    -----
-    Held in CSR form: ``forward``, ``adjoint`` and a block cost their stored elements.
-
-    Examples
-    --------
-    >>> import numpy as np, scipy.sparse
-    >>> A = SparseOperator(scipy.sparse.eye_array(6), (2, 3))
-    >>> A.forward(np.arange(6.0).reshape(2, 3))
-    array([0., 1., 2., 3., 4., 5.])
-    """
-
-    traits = Traits(row_separable=True, supports_batch=True, has_fast_row_norms=True)
-
-    def __init__(self, matrix: Any, shape: tuple[int, ...], *, order: Order = "C") -> None:
-        import scipy.sparse
-
-        if not scipy.sparse.issparse(matrix):
-            raise TypeError(
-                f"matrix must be a SciPy sparse array, got {type(matrix).__name__}. "
-                "Try lowtucker.as_operator(matrix, shape)."
-            )
-        shape = _columns_as_shape(matrix.shape, shape)
-        check_sparse(matrix)
-        csr = scipy.sparse.csr_array(matrix)
-        parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
-        csr = scipy.sparse.csr_array(parts, shape=csr.shape)
-        if not np.isfinite(csr.data).all():
-            first = int(np.flatnonzero(~np.isfinite(csr.data))[0])
-            row = int(np.searchsorted(csr.indptr, first, side="right")) - 1
-            raise ValueError(
-                f"matrix has NaN or infinite entries, the first in row {row}. Leave out those rows "
-                "of A and of y."
-            )
-        self._set(csr, shape, check_order(order))
-
-    def _set(self, csr: Any, shape: tuple[int, ...], order: Order) -> None:
-        self.matrix, self.shape, self.order = csr, shape, order
-        self.m, self.dtype = int(csr.shape[0]), csr.dtype
-        self._complex_domain = is_complex(csr.data)
-
-    def _matvec(self, x: Array) -> Array:
-        return (self.matrix @ x.reshape(-1, x.shape[-1]).T).T.reshape(*x.shape[:-1], self.m)
-
-    def _rmatvec(self, v: Array) -> Array:
-        flat = v.reshape(-1, v.shape[-1]).T
-        out = (self.matrix.T @ flat.conj()).conj().T
-        return out.reshape(*v.shape[:-1], self.matrix.shape[1])
-
-    def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
-        other = object.__new__(SparseOperator)
-        other._set(self.matrix[rows], self.shape, self.order)
-        return other
-
-    def _row_norms(self) -> Array:
-        return np.sqrt(np.asarray((abs(self.matrix) ** 2).sum(axis=1)).ravel())
-
-
-def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix with indices out of bounds: SciPy's C code does not check them."""
-    rows, columns = matrix.shape
-    if matrix.format in ("csr", "csc", "bsr"):
-        high, wide = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-        slots, bound = rows // high, columns // wide
-        if matrix.format == "csc":
-            slots, bound = columns, rows
-        starts, used = matrix.indptr, min(len(matrix.indices), len(matrix.data))
-        fine = len(starts) == slots + 1 and starts[0] == 0 and starts[-1] <= used
-        fine = fine and bool(np.all(starts[1:] >= starts[:-1]))
-        fine = fine and _within(matrix.indices[: starts[-1]], bound)
-    elif matrix.format == "coo":
-        fine = all(_within(index, n) for index, n in zip(matrix.coords, matrix.shape, strict=True))
-    elif matrix.format == "lil":
-        fine = all(_within(np.asarray(row, dtype=np.int64), columns) for row in matrix.rows)
-    else:  # DIA and DOK keep no such arrays
-        fine = True
-    if not fine:
-        raise ValueError(
-            f"matrix of shape {matrix.shape} has indices that do not fit its shape, or pointers "
-            f"that do not fit its {matrix.format.upper()} form. Build it again, for instance with "
-            "scipy.sparse.coo_array((values, (rows, columns)), shape), which checks them."
-        )
-
-
-def _within(index: Any, bound: int) -> bool:
-    """Whether all indices are in 0, ..., bound - 1."""
-    return index.size == 0 or (int(index.min()) >= 0 and int(index.max()) < bound)
 
 
 class LinearOperatorAdapter(MatrixOperator):
@@ -163,7 +60,7 @@ class LinearOperatorAdapter(MatrixOperator):
                 f"got {type(operator).__name__}. Try lowtucker.FunctionOperator."
             )
         self.operator = operator
-        self.shape = _columns_as_shape(operator.shape, shape)
+        self.shape = columns_as_shape(operator.shape, shape)
         self.order = check_order(order)
         self.m = int(operator.shape[0])
         dtype = as_float(np.empty(0, getattr(operator, "dtype", None)), "operator").dtype
@@ -372,16 +269,6 @@ def _original(A: Any, shape: tuple[int, ...] | None, order: Order) -> Measuremen
     found: MeasurementOperator | None = getattr(A, ORIGINAL, None)
     same = found is not None and (shape is None or as_shape(shape) == found.shape)
     return found if same and order == "C" else None
-
-
-def _columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
-    shape = as_shape(shape)
-    if len(given) != 2 or given[1] != size(shape) or given[0] < 1:
-        raise ValueError(
-            f"A has shape {tuple(given)}, expected (m, {size(shape)}) for tensors of shape "
-            f"{shape}, with at least one row. Check shape, or transpose A."
-        )
-    return shape
 
 
 def _needed(shape: tuple[int, ...] | None, A: Any) -> tuple[int, ...]:

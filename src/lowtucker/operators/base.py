@@ -166,6 +166,11 @@ class MeasurementOperator(ABC):
         """
         return []
 
+    @property
+    def stored_elements(self) -> int | None:
+        """Numbers that a pass reads, for a sparse matrix; None, the default, for all others."""
+        return None
+
     def entry_samples(self) -> tuple[IntArray, Array | None] | None:
         """Return indices (m, d) and factors (m,) if every row is a multiple of a tensor entry.
 

@@ -30,6 +30,7 @@ from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.entries import EntriesOperator, unsampled
+from lowtucker.operators.kronecker import KroneckerOperator, sketch_start
 from lowtucker.operators.traits import Traits
 from lowtucker.operators.wrapped import WrappedOperator
 from lowtucker.status import Finding
@@ -189,6 +190,11 @@ class StackedOperator(MeasurementOperator):
         return StackedDesign(self, T)
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+        sketches = [part for part in self.parts if isinstance(part, KroneckerOperator)]
+        if len(sketches) == len(self.parts) and v.ndim == 1:
+            found = sketch_start(sketches, self._split(v), rank)
+            if found is not None:
+                return found
         if len(self.parts) > 1 and size(self.shape) <= FULL:
             return super()._spectral_start(v, rank)
         # The sum of the adjoints would have to be formed. A part may have a start that forms no
@@ -283,6 +289,8 @@ def stack(operators: Sequence[MeasurementOperator]) -> MeasurementOperator:
     Every operation costs the sum over the parts. Blocks and tangent designs are those of the
     parts, so solvers are as fast as with the slowest of them. The start is the HOSVD of the sum of
     the adjoints; for tensors of more than 10^7 entries, the start of the part with the most rows.
+    Mode-wise sketches (:func:`kronecker`) of which every mode has one with a matrix of full column
+    rank start from the one-pass solution: factors from the ranges of their unfoldings.
 
     Parts with larger rows weigh more; :func:`scale` balances them.
 

@@ -69,6 +69,10 @@ class TangentDesign:
         """Return D c, the measurements of a tangent vector."""
         return self.A.forward(self.T.tensor(c))
 
+    def measured(self, c: Array, weights: Array | None = None) -> Array:
+        """Return D c up to its sign, for its weighted norm; see :meth:`known_norm` of A."""
+        return self.A.residual(self.T.tensor(c), None, weights)
+
     def rmatvec(self, r: Array) -> Array:
         """Return D^* r, the coordinates of the projected adjoint."""
         return self.T.coordinates(self.A.adjoint(r))
@@ -131,12 +135,17 @@ class DenseDesign(TangentDesign):
             rows = slice(start, min(start + CHUNK, m))
             yield rows, self._chunk(rows)
 
+    def _tile(self, rows: slice) -> Array:
+        """Rows of the matrix."""
+        A: Any = self.A
+        return A.matrix[rows, :]
+
     def _chunk(self, rows: slice) -> Array:
         A: Any = self.A
         height = max(1, TILE_BYTES // (8 * A.matrix.shape[1]))
         parts = []
         for start in range(rows.start, rows.stop, height):
-            tile = A.matrix[start : min(start + height, rows.stop), :]
+            tile = self._tile(slice(start, min(start + height, rows.stop)))
             # a row of the matrix is the conjugate of A_j, and <A_j, X> that of <X, A_j>
             parts.append(conj(self.T.rows_coordinates(A._unvec(conj(tile)))))
         return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)

@@ -138,6 +138,10 @@ class FactoredDesign(TangentDesign):
             out = out + xp.sum(self.A._mode_times(k, complement.times(arm)) * self.sides[k], axis=1)
         return out
 
+    def measured(self, c: Array, weights: Array | None = None) -> Array:
+        """Return D c through the factors: the tangent vector as a tensor has 2^d times the core."""
+        return self.matvec(c)
+
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r, through the factors."""
         residual = y - contracted(self.T.X.core, self.parts)

@@ -16,6 +16,7 @@ from lowtucker._array import (
     as_float,
     as_shape,
     conj,
+    eps,
     is_complex,
     like,
     namespace,
@@ -23,7 +24,7 @@ from lowtucker._array import (
     same_kind,
     size,
 )
-from lowtucker._array.linalg import qr
+from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.arguments import (
     check_matrices,
     check_matrix,
@@ -34,12 +35,13 @@ from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, NormalEquations, TangentDesign
 from lowtucker.operators.rank_one import RankOneOperator
 from lowtucker.operators.traits import Traits
-from lowtucker.tensor.decompose import hosvd
+from lowtucker.tensor.decompose import hosvd, leading_left
 from lowtucker.tensor.products import multi_mode_product, norm, product, shifted
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.tensor.unfolding import unfolded
 
-__all__ = ["KroneckerOperator", "ModewiseOperator", "kronecker"]
+__all__ = ["KroneckerOperator", "ModewiseOperator", "kronecker", "sketch_start"]
 
 
 class KroneckerOperator(MeasurementOperator):
@@ -303,6 +305,61 @@ class ModewiseOperator(MeasurementOperator):
         for g, A in enumerate(self.first.factors):
             F = product(F, conj(qr(adjoint(A))[1]), g, 1)
         return norm(F, batch_ndim=1)
+
+
+def sketch_start(
+    parts: Sequence[KroneckerOperator], pieces: Sequence[Array], rank: tuple[int, ...]
+) -> TuckerTensor | None:
+    r"""Tensor of rank r from several mode-wise sketches of it, in one pass; None where that fails.
+
+    :math:`Y = X \times_1 A_1 \cdots \times_d A_d` has the unfolding
+    :math:`Y_{(k)} = A_k X_{(k)} (\dots)`: where :math:`A_k` has full column rank, the leading left
+    singular vectors of :math:`A_k^+ Y_{(k)}` are the factor :math:`U_k`. Every mode takes the
+    sketch whose unfolding has the most columns. The core is
+    :math:`Y \times_k (A_k U_k)^+`, from the sketch with the most rows. Exact where X has rank r and
+    every sketch keeps it.
+
+    Fails where no sketch has an :math:`A_k` of full column rank, or has fewer rows than r_k.
+    """
+    shaped = [namespace(v).reshape(v, part.sizes) for part, v in zip(parts, pieces, strict=True)]
+    factors = []
+    for k, r in enumerate(rank):
+        widest = sorted(zip(parts, shaped, strict=True), key=lambda pair: -_columns(pair[0], k))
+        found = (
+            _solved(part.factors[k], unfolded(Y, k, 0))
+            for part, Y in widest
+            if _columns(part, k) >= r
+        )
+        range_of_mode = next((Z for Z in found if Z is not None), None)
+        if range_of_mode is None:
+            return None
+        factors.append(leading_left(range_of_mode, r))
+    place = int(np.argmax([part.m for part in parts]))
+    core = shaped[place]
+    for k, (A, U) in enumerate(zip(parts[place].factors, factors, strict=True)):
+        B = namespace(A).matmul(A, U)
+        inverse = _solved(B, like(np.eye(B.shape[0]), B, B.dtype))
+        if inverse is None:
+            return None
+        core = product(core, inverse, k, 0)
+    return TuckerTensor.trusted(core, factors)
+
+
+def _columns(part: KroneckerOperator, k: int) -> int:
+    """Columns of the unfolding of a sketch in mode k."""
+    return part.m // part.sizes[k]
+
+
+def _solved(A: Array, Y: Array) -> Array | None:
+    """Least-squares solution A^+ Y, or None where A has less than full column rank."""
+    if A.shape[0] < A.shape[1]:
+        return None
+    xp = namespace(A)
+    Q, R = qr(A)
+    diagonal = xp.abs(xp.linalg.diagonal(R))
+    if not float(xp.min(diagonal)) > eps(diagonal) ** 0.5 * float(xp.max(diagonal)):
+        return None
+    return solve(R, xp.matmul(adjoint(Q), Y))
 
 
 def _outer(matrices: list[Array]) -> Array:

@@ -9,7 +9,7 @@ from lowtucker._array import Array, as_shape, is_complex, namespace, real, size
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.traits import Traits
 
-__all__ = ["MatrixOperator", "Order", "check_order", "shape_of_rows"]
+__all__ = ["MatrixOperator", "Order", "check_order", "columns_as_shape", "shape_of_rows"]
 
 Order = Literal["C", "F"]
 
@@ -81,6 +81,17 @@ def shape_of_rows(
             f"{name} has the shape {given}, expected (m, {size(shape)}) or "
             f"(m, {', '.join(map(str, shape))}) for tensors of shape {shape}. Check shape, or "
             f"transpose {name}."
+        )
+    return shape
+
+
+def columns_as_shape(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Check the shape of the tensors that the rows of a matrix of a given shape measure."""
+    shape = as_shape(shape)
+    if len(given) != 2 or given[1] != size(shape) or given[0] < 1:
+        raise ValueError(
+            f"A has shape {tuple(given)}, expected (m, {size(shape)}) for tensors of shape "
+            f"{shape}, with at least one row. Check shape, or transpose A."
         )
     return shape
 

@@ -66,6 +66,11 @@ class WrappedOperator(MeasurementOperator):
         """Whether measurements are complex."""
         return self.inner.complex_rows
 
+    @property
+    def stored_elements(self) -> int | None:
+        """Those of the inner operator."""
+        return self.inner.stored_elements
+
     def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
         """Findings of the inner operator."""
         return self.inner.diagnose(rank, mask)

@@ -259,11 +259,13 @@ def solve(
         "auto" starts from the truncated adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
         then Gauss-Newton steps on all rows (:class:`lowtucker.RGN`), with up to 100 starts where
-        it meets local minima. The history's ``phase`` says which did what. An operator without
-        a tangent design of its own (functions, sparse and SciPy operators) gets
-        :class:`lowtucker.RCG`, then RGN; sampled entries with more than 5000 degrees of freedom
-        :class:`lowtucker.ALS`, then RGN; a batch of problems StoTIHT with automatic steps, then
-        TIHT.
+        it meets local minima, fewer where they end at the same residual. The history's ``phase``
+        says which did what. An operator without a tangent design of its own (functions, SciPy
+        operators) gets :class:`lowtucker.RCG`, then RGN by products. So do rows that are outer
+        products, sampled entries above all, where normal equations would take longer (beyond some
+        200 to 500 degrees of freedom); for entries RCG or :class:`lowtucker.ALS`, whichever a
+        model of the cost (``lowtucker.solvers.costs``) predicts to be faster. A batch of
+        problems gets StoTIHT with automatic steps, then TIHT.
     rank : tuple of int
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; checked every epoch.

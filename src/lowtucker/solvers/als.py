@@ -7,13 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import all_finite, eps
+from lowtucker._array import Array, all_finite, eps
 from lowtucker._array.clock import check_time
 from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, State
-from lowtucker.solvers.manifold import Level, Manifold, blown_up
+from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.costs import ITERATIONS, LARGE_CORE
+from lowtucker.solvers.escape import Patient, after_step
+from lowtucker.solvers.manifold import Manifold, blown_up
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import unfolded
@@ -23,8 +25,13 @@ __all__ = ["ALS"]
 NumPyArray = np.ndarray[Any, Any]
 # Damping of the rows' equations, times the square of the relative residual
 DAMPING = 0.3
-# Numbers of a core above which its least squares are solved by conjugate gradients
-LARGE_CORE = 500
+
+
+@dataclass(frozen=True)
+class Sweep(Patient):
+    """Relative residual before the last step of the core, 0 if not known; and when to escape."""
+
+    level: Array = None
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -47,14 +54,18 @@ class ALS(Manifold):
     run away while the other factors are poor. With 4 samples per degree of freedom, 19 of 30
     tensors were found so that without it were 11.
 
+    Where a sweep lowers the residual by less than 10 %, a step along the gradient follows, which
+    finds the directions that a saddle point misses (``lowtucker.solvers.escape``).
+
     It needs far less than a good start: where samples are few and the ranks unequal, Gauss-Newton
     steps from the same start end in local minima. Near the end it is linear, not quadratic.
 
     Notes
     -----
     A step is a sweep over all modes and the core: d + 1 passes, O(m prod r_k) flops each, and
-    O(m (prod r_k)^2) for the core. Memory: d m integers to sort the samples by, and
-    :math:`\sum n_k r_k^2` numbers. Neither the tensor nor dof x dof numbers are made.
+    O(m (prod r_k)^2) for the core; an attempt to leave a plateau takes 4 or 18 more. Memory:
+    d m integers to sort the samples by, and :math:`\sum n_k r_k^2` numbers. Neither the tensor nor
+    dof x dof numbers are made.
 
     Examples
     --------
@@ -80,6 +91,13 @@ class ALS(Manifold):
         rows = sum(n * r**2 for n, r in zip(problem.shape, rank, strict=True))
         return super().memory_estimate(problem, rank) + len(rank) * problem.m + rows
 
+    def is_stuck(self, state: State) -> bool:
+        """Whether it is at a minimum whose residual is not zero."""
+        return isinstance(state.memory, Patient) and state.memory.stuck
+
+    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
+        return Sweep(level=level * np.ones_like(X.norm()))
+
     def advance(self, bound: Bound, state: State) -> State:
         """One sweep: the samples are read once for every mode and the core."""
         problem = bound.problem
@@ -97,10 +115,12 @@ class ALS(Manifold):
         core = core + step
         if not all_finite(core):
             return blown_up(state)
-        passes = state.passes + len(factors) + 1
         X = TuckerTensor.trusted(core, factors)
-        level = state.memory.level * 0 + left / (float(problem.y_norm) or 1.0)
-        return replace(state, X=X, t=state.t + 1, passes=passes, memory=Level(level))
+        level, before = left / (float(samples.y_norm) or 1.0), state.memory.level
+        memory, escape = after_step(state.memory, float(before), level, samples, X)
+        memory = replace(memory, level=before * 0 + level)
+        passes = state.passes + len(factors) + 1 + escape.passes
+        return replace(state, X=escape.X or X, t=state.t + 1, passes=passes, memory=memory)
 
 
 def _rows_of_factor(
@@ -172,5 +192,5 @@ def _step_of_core(
         return np.asarray(sum(weighted.conj().T @ (F @ c) for _, F, weighted in chunks()))
 
     operator = LinearOperator((core.size, core.size), matvec=times, dtype=core.dtype)
-    step = np.asarray(cg(operator, right, rtol=1e-3, maxiter=20)[0])
+    step = np.asarray(cg(operator, right, rtol=1e-3, maxiter=ITERATIONS)[0])
     return step.reshape(core.shape), left

@@ -10,6 +10,7 @@ from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
+from lowtucker.solvers.costs import expected, gram_pays, has_outer_products
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.sampling import Shuffled
@@ -23,6 +24,9 @@ __all__ = ["automatic", "check_memory", "phases_of"]
 NOTICEABLE = 10**8
 # Starts that "auto" tries when it meets local minima, and how it prepares them
 STARTS, IHT_STEPS = 100, 20
+# Predicted seconds of all starts by products; measurements per degree of freedom from which on one
+# start suffices
+START_SECONDS, AMPLE = 20.0, 20.0
 
 
 def phases_of(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
@@ -45,15 +49,38 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     traits = problem.A.traits
     plenty = problem.equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
-    if not traits.has_fast_tangent:
+    samples = has_outer_products(problem)
+    if not (traits.has_fast_tangent and (samples or gram_pays(problem, attainable_rank(rank)))):
         return [RCG(), RGN(starts=starts)]
-    if dof > LARGE and problem.A.entry_samples() is not None:
-        return [ALS(), RGN()]  # which needs a start as good as that: other starts lead nowhere
+    if samples:
+        cheap = _by_cost(problem, attainable_rank(rank), starts)
+        if cheap is not None:
+            return cheap
     if not plenty:
         return [RGN(starts=starts, iht_steps=IHT_STEPS if size(problem.shape) <= FULL else 0)]
     small = traits.row_separable and dof <= LARGE  # dof^2 numbers for a block
     blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
     return [*blocks, RGN(starts=starts)]
+
+
+def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solver] | None:
+    """Solvers for rows that are outer products, where normal equations would cost more; or None.
+
+    ALS or RCG, whichever should take less time, then RGN by products. Both find what Gauss-Newton
+    steps from the same start often miss; RGN makes the last steps quadratic, and tries other
+    starts, as many as the time allows.
+    """
+    dof = degrees_of_freedom(problem.shape, rank)
+    first: dict[str, Solver] = {"RCG": RCG()}
+    if problem.A.entry_samples() is not None:
+        first["ALS"] = ALS()
+    best = min(first, key=lambda name: expected(name, problem, rank))
+    if dof <= LARGE and gram_pays(problem, rank, best):
+        return None
+    affordable = int(START_SECONDS / expected("products", problem, rank))
+    if problem.equations >= AMPLE * dof:
+        affordable = 1
+    return [first[best], RGN(products=True, starts=max(1, min(starts, affordable)))]
 
 
 def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:

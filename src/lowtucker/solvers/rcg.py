@@ -3,43 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
-from lowtucker._array import Array, all_finite
-from lowtucker.problem import Problem
+from lowtucker._array import Array
 from lowtucker.solvers.base import Bound, Memory, State
-from lowtucker.solvers.manifold import Manifold, blown_up, dot
-from lowtucker.tensor.products import exponent, norm, shifted
-from lowtucker.tensor.tangent import TangentSpace
+from lowtucker.solvers.conjugate import Search
+from lowtucker.solvers.escape import Patient, after_step
+from lowtucker.solvers.manifold import Manifold, blown_up
+from lowtucker.tensor.products import shifted
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RCG"]
 
 
 @dataclass(frozen=True)
-class Direction(Memory):
+class Direction(Patient):
     """Direction of the last step in tangent coordinates, in units of the gradient; None before."""
 
-    direction: Any
-
-
-class _Search(NamedTuple):
-    """Where to go from X: the space, the residual, the gradient and the direction."""
-
-    T: TangentSpace
-    residual: Array
-    gradient: Array
-    direction: Array
-
-    @property
-    def unit(self) -> int:
-        """Power of two that the gradient is near to."""
-        return exponent(norm(self.gradient))
-
-    @property
-    def memory(self) -> Direction:
-        """Direction in that unit: a state has no other scale than that of X."""
-        return Direction(shifted(self.direction, -self.unit))
+    direction: Any = None
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -53,10 +34,13 @@ class RCG(Manifold):
         \alpha_t = \langle g^t, \eta^t \rangle / \|\mathcal{A}(\eta^t)\|^2
 
     with :math:`g = P_T \mathcal{A}^*(y - \mathcal{A}(X))`. Nothing of the size dof x dof is made.
+    Where a step lowers the residual by less than 10 %, a step along the gradient itself follows
+    (``lowtucker.solvers.escape``).
 
     Notes
     -----
-    A step costs two passes: one along the direction, one for the next gradient.
+    A step costs two passes: one along the direction, one for the next gradient. An
+    attempt to leave a plateau takes three more, up to 18 for rows that are not isotropic.
 
     Examples
     --------
@@ -69,43 +53,35 @@ class RCG(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
+    def is_stuck(self, state: State) -> bool:
+        """Whether it is at a minimum whose residual is not zero."""
+        return isinstance(state.memory, Patient) and state.memory.stuck
+
     def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the last step measured."""
         return super().residual(bound, state) if state.cache is None else state.cache.residual
 
     def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        return Direction(None)
+        return Direction(direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
-        search, kept = self._measured(bound.problem, X), state.memory.direction
+        search, kept = Search.at(bound.problem, X), state.memory.direction
         if kept is not None:  # a resumed run keeps its direction
             search = search._replace(direction=shifted(kept, search.unit))
-        return replace(state, X=X, memory=search.memory, cache=search, passes=passes)
-
-    def _measured(self, problem: Problem, X: TuckerTensor) -> _Search:
-        """Steepest descent at X. One pass."""
-        T = TangentSpace(X)
-        residual, g = problem.A.tangent(T).misfit(problem.y, problem.weights)
-        g = g / problem.count
-        return _Search(T, residual, g, g)
+        memory = replace(state.memory, direction=search.kept)
+        return replace(state, X=X, memory=memory, cache=search, passes=passes)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
         problem, old = bound.problem, state.cache
-        seen = problem.measured_norm(old.T.tensor(old.direction))
-        curvature = float(seen) * float(seen) / float(problem.count)
-        length = dot(old.gradient, old.direction) / curvature if curvature > 0 else 0.0
-        step = old.direction * length
-        if not all_finite(step):
+        new = old.step(problem)
+        if new is None:
             return blown_up(state)
-        new = self._measured(problem, old.T.retract(step))
-        before = new.T.coordinates(old.T.tensor(old.gradient))
-        moved = new.T.coordinates(old.T.tensor(old.direction))
-        size = dot(old.gradient, old.gradient)
-        beta = max(0.0, dot(new.gradient, new.gradient - before) / size) if size > 0 else 0.0
-        mixed = new.gradient + beta * moved
-        if dot(mixed, new.gradient) > 0:
-            new = new._replace(direction=mixed)
-        passes, t = state.passes + 2, state.t + 1
-        return replace(state, X=new.T.X, t=t, memory=new.memory, cache=new, passes=passes)
+        before, now = (float(problem.relative(one.residual)) for one in (old, new))
+        memory, escape = after_step(state.memory, before, now, problem, new.T.X, new.residual)
+        passes = state.passes + 2 + escape.passes
+        if escape.X is not None:
+            new, passes = Search.at(problem, escape.X), passes + 1
+        memory = replace(memory, direction=new.kept)
+        return replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)

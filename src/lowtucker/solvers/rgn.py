@@ -7,16 +7,12 @@ from typing import Any, ClassVar
 
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._array.random import Seed
-from lowtucker.limits import PLENTY
+from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
-from lowtucker.solvers.manifold import (
-    Manifold,
-    Model,
-    ProductModel,
-    blown_up,
-    dot,
-)
+from lowtucker.solvers.costs import gram_pays
+from lowtucker.solvers.escape import escaped
+from lowtucker.solvers.manifold import Manifold, Model, ProductModel, blown_up, dot
 from lowtucker.solvers.noise import is_noise
 from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
@@ -31,6 +27,11 @@ LONG, SHORT = (12, 5, 0.03), (6, 3, 0.05)
 NOTHING = 1e-7
 # Ends of starts that are as close as this are one and the same minimum
 SAME = 1.001
+# So many ends as close as this, with residuals that may be noise, are a floor: a start is given up
+# while it still falls a little. On Indian Pines (rank (25,25,4) from 10 % of its DCT coefficients)
+# 29 starts ended between 0.0394 and 0.0428; ends of local minima of sampled entries, 3 to 5 per
+# degree of freedom, differ by more, or are above 0.3
+FLOOR, ENDS = 1.05, 3
 # Degrees of freedom above which products with D are the better way: a gram of 200 MB; and for
 # operators without a design of their own, where D takes a forward for each
 LARGE, FEW = 5000, 100
@@ -84,7 +85,9 @@ class RGN(Manifold):
         The first :math:`\lambda`.
     starts : int
         How many starts to try. A start is given up when the residual stops falling (a local
-        minimum); the next one reweights the measurements at random.
+        minimum). Where there are 2.8 measurements or more per degree of freedom and several starts,
+        or products, a step along the gradient must fail first (``lowtucker.solvers.escape``). The
+        next start reweights the measurements at random.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
         prepared by. They leave the tangent space, and with it the local minima that few
@@ -93,8 +96,9 @@ class RGN(Manifold):
         they make no difference.
     products : bool, optional
         Whether to solve by products with D alone (LSMR) rather than by normal equations. By
-        default where these would be too large (more than 5000 degrees of freedom), or where the
-        operator has no fast tangent design (more than 100).
+        default where these would be too large (more than 5000 degrees of freedom), where the
+        operator has no fast tangent design (more than 100), or where rows are outer products and
+        normal equations would take longer (some 200 to 500; ``lowtucker.solvers.costs``).
 
     Notes
     -----
@@ -156,14 +160,16 @@ class RGN(Manifold):
         """Those of the steps of TIHT that prepare a start."""
         return self.iht_steps > 0
 
-    def _by_gram(self, problem: Problem, dof: int) -> bool:
-        if self.products is None:
-            return dof <= (LARGE if problem.A.traits.has_fast_tangent else FEW)
-        return not self.products
+    def _by_gram(self, problem: Problem, rank: tuple[int, ...]) -> bool:
+        dof = degrees_of_freedom(problem.shape, rank)
+        if self.products is not None:
+            return not self.products
+        if not problem.A.traits.has_fast_tangent:
+            return dof <= FEW
+        return dof <= LARGE and gram_pays(problem, rank)
 
     def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
-        dof = degrees_of_freedom(problem.shape, X.rank)
-        return (Model if self._by_gram(problem, dof) else ProductModel).at(problem, X)
+        return (Model if self._by_gram(problem, X.rank) else ProductModel).at(problem, X)
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate where the last start came as far as the best: the model is one of its X."""
@@ -230,22 +236,40 @@ class RGN(Manifold):
         return bool(promise <= NOTHING * left * left)
 
     def _restart(self, bound: Bound, state: State) -> State:
+        """Leave a saddle point, try another start, or give up."""
         problem, model, memory = bound.problem, state.cache, state.memory
         attempt = memory.attempt + 1
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
-        # the lowest end, found again and again, is what the measurements leave; with few of them
-        # it is most often a local minimum that is found again
-        again = sum(end <= SAME * min(ends) for end in ends)
-        enough = 2 if problem.equations >= PLENTY * dof else 20
-        over = attempt >= self.starts or again >= enough
+        plenty = problem.equations >= PLENTY * dof
+        over = attempt >= self.starts or _same_again(ends, plenty)
         noise = is_noise(problem, model.residual, dof) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
+        # with fewer measurements, by normal equations, other starts are cheaper; and one start
+        # alone is a refit of something good
+        if not noise and (isinstance(model, ProductModel) or (plenty and self.starts > 1)):
+            X, passes = escaped(problem, model.T.X, model.residual)
+            state = replace(state, passes=state.passes + passes)
+            if X is not None:
+                return self._look(bound, replace(state, X=X, memory=replace(memory, trace=())))
         if over or noise:
             return replace(state, memory=replace(memory, stuck=True, ends=ends))
         X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
         memory = replace(memory, attempt=attempt, trace=(), ends=ends)
         return self._look(bound, replace(state, X=X, memory=memory, passes=state.passes + passes))
+
+
+def _same_again(ends: tuple[float, ...], plenty: bool) -> bool:
+    """Whether the lowest end was found again so often that other starts are pointless.
+
+    It is then what the measurements leave. With few measurements it is most often a local minimum
+    that is found again.
+    """
+    lowest = min(ends)
+    same = sum(end <= SAME * lowest for end in ends)
+    if not plenty:
+        return same >= 20
+    return same >= 2 or (lowest <= CLEAR and sum(end <= FLOOR * lowest for end in ends) >= ENDS)
 
 
 def _is_stuck(trace: tuple[float, ...], patience: tuple[int, int, float]) -> bool:

@@ -82,7 +82,7 @@ class RSGD(Manifold):
         known = bound is not None and bound.sampler is not None
         return {"block_size": bound.sampler.block_size} if known else {}  # type: ignore[union-attr]
 
-    def _by_gram(self, problem: Problem, dof: int) -> bool:
+    def _by_gram(self, problem: Problem, rank: tuple[int, ...]) -> bool:
         return True
 
     def advance(self, bound: Bound, state: State) -> State:

@@ -39,12 +39,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Row:
-    """One row of a benchmark: a ratio, its target, and the times it is computed from."""
+    """One row of a benchmark: a ratio, its target if any, and the times it is computed from."""
 
     what: str
     ratio: float
     target: str
-    met: bool
+    met: bool | None
     detail: str
 
 
