@@ -99,7 +99,7 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
         if climb.result is not None and climb.result.status is Status.INTERRUPTED:
             text = "The search for the rank was not finished."
             unfinished = Finding("search unfinished", text)
-            return replace(climb.result, findings=(unfinished,)), False
+            return replace(_best_so_far(problem, climb), findings=(unfinished,)), False
     best = None if climb is None else climb.best
     tried_ranks = [] if climb is None else climb.tried
     if best is None:
@@ -123,6 +123,19 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
     rivals |= {smaller_rank(result, factor) or result.rank for factor in factors}
     found_rank = Finding("rank found", text, {"rank": result.rank, "settled": settled})
     return replace(result, findings=(found_rank, *_close_call(result.rank, rivals))), settled
+
+
+def _best_so_far(problem: Problem, climb: Climb) -> Result:
+    """Result of a search that was interrupted: the best fit, not the one at work. One pass."""
+    result, best = climb.result, climb.best
+    assert result is not None
+    if best is None or best.X is result.X:
+        return result
+    residual = float(to_numpy(problem.relative_residual(best.X)))
+    return replace(
+        result, X=best.X, rank=best.X.rank, residual=residual, state=None, error=None,
+        error_estimate=None, degrees_of_freedom=best.X.degrees_of_freedom,
+    )  # fmt: skip
 
 
 def _fit_to_all(
@@ -268,7 +281,8 @@ class Climb:
                 solver = replace(solver[-1], damping=WARM, starts=1)
         self._climbing = False
         self._run(train, rank, start, solver, label, rule)
-        return _trimmed(self._seen(), self.parts, self.fit)
+        found = self._seen()
+        return found if self._is_over else _trimmed(found, self.parts, self.fit)
 
     def _thorough(self, found: Candidate, rank: Rank) -> Candidate:
         """Candidate of a rank by a fit that converges, or by one that starts over, if better."""
@@ -502,6 +516,6 @@ def _larger(
 
 
 def _without_last_direction(X: TuckerTensor, k: int) -> TuckerTensor:
-    core = X.core[(slice(None),) * k + (slice(0, -1),)]
+    core = X.core[(slice(None),) * k + (slice(0, -1), ...)]
     factors = [U[:, :-1] if j == k else U for j, U in enumerate(X.factors)]
     return TuckerTensor.trusted(core, factors)
