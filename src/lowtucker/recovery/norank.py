@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from lowtucker._array import eps
 from lowtucker.problem import Problem
+from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
-from lowtucker.recovery.rank import RankSearch, smaller_rank
+from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
@@ -42,26 +43,26 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
         return recovered(problem, RankSearch(), fit)
     if soft.result.status in OVER:
         return soft.result
-    kept: Result | None = None
+    result = soft.result
     if soft.rank is not None and _enough(problem, soft.rank):
-        kept = _of_the_gap(problem, fit, soft, soft.rank)
+        result = _of_the_gap(problem, fit, soft, soft.rank)
     elif soft.score > POOR:
-        kept = _searched(problem, fit, soft, RankSearch())
+        result = _searched(problem, fit, soft)
     elif soft.score > FAIR and _few(problem) and fit.loss == "squared":
-        kept = _searched(problem, fit, soft, RankSearch(_small_rank(problem)))
-    return kept or _or_little(soft)
+        result = _exact(problem, fit, soft)
+    return _or_little(soft, result) if result.X is soft.result.X else result
 
 
-def _or_little(soft: Soft) -> Result:
+def _or_little(soft: Soft, result: Result) -> Result:
     """Shrunk result; no success where it predicts next to nothing."""
-    if not soft.score > POOR:
-        return soft.result
+    if not soft.score > POOR or result.status in OVER:
+        return result
     text = (
         f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
         "rank was found that explains them. There are too few measurements, much noise, or "
         'outliers (loss="huber").'
     )
-    return soft.result.found(
+    return result.found(
         Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
     )
 
@@ -80,8 +81,8 @@ def _enough(problem: Problem, rank: tuple[int, ...]) -> bool:
     return bool(problem.equations >= LEFT * degrees_of_freedom(problem.shape, rank))
 
 
-def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -> Result | None:
-    """Fit the rank that the spectra show; None where it does not predict as well."""
+def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -> Result:
+    """Fit the rank that the spectra show; keep shrinkage where that predicts better."""
     tol = min(fit.tol, max(EXACT, 100 * eps(problem.y)))
     exactly = replace(fit, stage=f"rank {rank}", tol=tol)
     hard = held_out_fit(problem, rank, exactly, soft.held)
@@ -90,13 +91,13 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
         hard = held_out_fit(problem, smaller, exactly, soft.held)
         rank = smaller
     if hard.status is Status.INTERRUPTED:
-        return replace(soft.result, status=Status.INTERRUPTED)
+        return _kept(soft, hard, Status.INTERRUPTED)
     tie = NOISY_TIE if hard.success else TIE
     if hard.held_out is None or hard.held_out > tie * soft.of_held:  # of the same measurements
-        return None
+        return _kept(soft, hard)
     if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
         if not soft.isotropic:
-            return None
+            return _kept(soft, hard)
         hard = replace(hard, status=Status.APPROXIMATED)
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
@@ -104,20 +105,32 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     return _after(soft.result, replace(hard, findings=(by_gap, *of_the_data, *hard.findings)))
 
 
-def _searched(problem: Problem, fit: Fit, soft: Soft, search: RankSearch) -> Result | None:
-    """Search a rank; None where it is no success, or predicts held-out measurements worse."""
+def _exact(problem: Problem, fit: Fit, soft: Soft) -> Result:
+    """Search a small rank that fits exactly; keep shrinkage where there is none."""
     quietly = replace(fit, stage="rank search")
-    hard = recovered(problem, search, quietly)
+    hard, settled = search_rank(problem, RankSearch(_small_rank(problem)), quietly)
     if hard.status is Status.INTERRUPTED:
-        return replace(soft.result, status=Status.INTERRUPTED)
+        return _kept(soft, hard, Status.INTERRUPTED)
+    if hard.status is not Status.CONVERGED:
+        return _kept(soft, hard)
+    hard = concluded(examined(problem, hard, quietly, settled))
+    return _after(soft.result, hard) if hard.success else _kept(soft, hard)
+
+
+def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result:
+    """Search a rank; keep shrinkage unless it is a success and predicts held-out data better."""
+    quietly = replace(fit, stage="rank search")
+    hard = recovered(problem, RankSearch(), quietly)
+    if hard.status is Status.INTERRUPTED:
+        return _kept(soft, hard, Status.INTERRUPTED)
     if not hard.success or fit.time_is_up:
-        return None
+        return _kept(soft, hard)
     if hard.status is not Status.CONVERGED:
         if not soft.isotropic:
-            return None
+            return _kept(soft, hard)
         found = held_out_fit(problem, hard.rank, quietly, soft.held)
         if found.held_out is None or found.held_out > soft.of_held:
-            return None
+            return _kept(soft, hard)
         hard = replace(hard, held_out=found.held_out)
     return _after(soft.result, hard)
 
@@ -127,3 +140,16 @@ def _after(before: Result, after: Result) -> Result:
     rows = {name: after.history[name] for name in before.history}
     again = replace(after, history=type(after.history).of(rows))
     return joined(before, again, "")
+
+
+def _kept(soft: Soft, hard: Result, status: Status | None = None) -> Result:
+    """Shrunk result, with the history and the cost of the fit that it is kept for."""
+    both = _after(soft.result, hard)
+    return replace(
+        soft.result,
+        status=status or soft.result.status,
+        history=both.history,
+        epochs=both.epochs,
+        passes=both.passes,
+        seconds=both.seconds,
+    )

@@ -398,7 +398,7 @@ def _is_plain(candidate: Candidate, k: int, parts: Holdout, fit: Fit) -> bool:
     """Whether the last direction of a mode is much larger than the residual: it is missed."""
     if not parts.held.A.traits.isotropic or len(candidate.losses) < MANY:
         return False
-    last = candidate.X.core[(slice(None),) * k + (-1,)]
+    last = candidate.X.core[(slice(None),) * k + (-1, ...)]
     return float(norm(last)) > PLAIN * max(candidate.score, fit.tol) * float(candidate.X.norm())
 
 
