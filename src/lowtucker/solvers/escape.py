@@ -113,9 +113,12 @@ def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> Escape:
 
 
 def _replaced(problem: Problem, X: TuckerTensor) -> TuckerTensor | None:
-    """X with a direction of the gradient instead of its weakest ones; None at rank one."""
-    rank = attainable_rank(tuple(max(1, r - 1) for r in X.rank))
-    if rank == X.rank:
+    """X with a direction of the gradient instead of its weakest ones.
+
+    None at rank one, and where the ranks are so unequal that more than one would be lost.
+    """
+    rank = tuple(max(1, r - 1) for r in X.rank)
+    if rank == X.rank or attainable_rank(rank) != rank:
         return None
     search: Search | None = Search.at(problem, hosvd(X, rank, warn=False))
     for _ in range(STEPS):
