@@ -13,6 +13,7 @@ import pytest
 import lowtucker as lt
 from lowtucker._array.random import Stream, generator
 from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.growth import Gradient
 from lowtucker.recovery.holdout import Candidate, Holdout
 from lowtucker.recovery.rank import (
     SHARE,
@@ -359,6 +360,58 @@ def test_complex_tensors():
     result = lt.recover(A, A.forward(X), "auto")
     assert result.rank == RANK
     assert error(result, X) < 1e-5
+
+
+# growth
+
+
+@pytest.mark.parametrize("isotropic", [True, False])
+def test_a_grown_start_has_the_leading_directions_outside_of_the_fit(isotropic):
+    A, y, _ = make((10, 9, 8), (3, 2, 2), 700, noise=0.01)
+    A = lt.DenseOperator(A.matrix, A.shape, isotropic=isotropic)
+    weights = np.random.default_rng(0).uniform(0.5, 2, A.m)
+    problem = lt.Problem(A, y, weights)
+    small = lt.solve(problem, lt.RGN(), (2, 2, 2)).X
+    gradient = Gradient.at(problem, small)
+    np.testing.assert_allclose(gradient.residual, y - A.forward(small.full()), atol=1e-10)
+    start = gradient.grown((3, 2, 2), 0).X
+    assert start.rank == (3, 2, 2)
+    G = A.adjoint(weights * gradient.residual).reshape(10, -1)
+    U, V = small.factors[0], start.factors[0]
+    new = np.linalg.svd(G - U @ (U.T @ G))[0][:, 0]
+    assert np.linalg.norm(V.T @ U) ** 2 == pytest.approx(2)  # what was there stays
+    seen = np.linalg.norm(V.T @ new)
+    assert seen == pytest.approx(1) if isotropic else seen > 0.8  # a truncation stands for G
+    # the step along G is the best one, but for being measured by a few rows
+    before, after = (float(problem.relative_residual(Z)) for Z in (small, start))
+    assert after < 0.9 * before
+    assert (gradient.missing == (1, 0, 0)) if isotropic else (gradient.missing is None)
+
+
+def test_directions_that_noise_shows_are_not_missing():
+    A, y, _ = make((10, 9, 8), (3, 2, 2), 700, noise=0.05)
+    fitted = lt.solve(lt.Problem(A, y), lt.RGN(), (3, 2, 2)).X
+    assert Gradient.at(lt.Problem(A, y), fitted).missing == (0, 0, 0)
+    assert min(Gradient.at(lt.Problem(A, y), None).missing) > 0
+
+
+def test_a_warm_start_in_a_local_minimum_is_noticed():
+    """The fit of (2, 2) is poor, and larger ones from there too; one that starts over is not."""
+    truth = (1.0, 0.9, 0.2)
+    stuck = (0.7, 0.6, 0.2)
+
+    class Stuck(PrescribedFits):
+        def __call__(self, problem, rank, *, start=None, label="", **options):
+            cold = label.endswith("cold")
+            self.tensors[3, 3] = diagonal(*(truth if cold else stuck))
+            return super().__call__(problem, rank, start=start, label=label, **options)
+
+    A = rows((N, N), 2000)
+    fits = Stuck({(1, 1): diagonal(0.8), (2, 2): diagonal(0.75, 0.65)})
+    found, settled = search_rank(lt.Problem(A, A.forward(diagonal(*truth))), lt.RankSearch(), fits)
+    assert [label for label, *_ in fits.calls].count("rank 3,3 cold") == 1
+    assert settled
+    assert found.rank == (3, 3)
 
 
 # limits
