@@ -247,7 +247,8 @@ def test_command_line_offers_every_solver():
     from lowtucker.cli.common import SOLVERS as NAMES
     from lowtucker.solvers import SOLVERS
 
-    assert ("auto", *SOLVERS) == (*NAMES, "als")  # only in `complete`
+    # only in `complete`; and what "auto" takes where there is no rank
+    assert ("auto", *SOLVERS) == (*NAMES, "als", "amp", "annealing")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

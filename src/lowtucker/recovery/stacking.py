@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import size
+from lowtucker._array import eps, size
+from lowtucker._array.linalg import eigh
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
 from lowtucker.recovery.holes import (
@@ -355,9 +356,10 @@ def _weights(guesses: list[NumPyArray], truth: list[NumPyArray]) -> NumPyArray:
     kurtosis = float(np.mean(errors**2)) / float(np.mean(errors)) ** 2 if square else 1.0
     ridge = square * min(kurtosis, HEAVIEST) / PRIOR**2 + 1e-12 * len(right)
     gram = left.T @ left / unit + ridge * np.eye(ways)
-    root = np.linalg.cholesky(gram)
-    towards = np.linalg.solve(root, left.T @ right / unit + ridge / ways)
-    found: NumPyArray = nnls(root.T, towards)[0]
+    w, U = eigh(gram)  # least squares with as many equations as ways
+    root = np.sqrt(np.maximum(w, eps(w) * w[-1]))
+    towards = U.T @ (left.T @ right / unit + ridge / ways) / root
+    found: NumPyArray = nnls(root[:, None] * U.T, towards)[0]
     return found
 
 

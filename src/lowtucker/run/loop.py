@@ -39,6 +39,8 @@ __all__ = ["Run", "bind"]
 FINISHED = 1e-4
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
+# Endings that rules read off the fall of the residual, epoch by epoch
+OF_A_WHOLE_EPOCH = (Status.STALLED, Status.APPROXIMATED)
 # Endings with which a problem keeps its best iterate rather than its last
 BEST = (
     Status.STALLED,
@@ -352,6 +354,9 @@ class Run:
             verdict[where] = status
         if self.clock.is_up:
             verdict[verdict == None] = Status.MAX_SECONDS  # noqa: E711
+        if self.cut_short:  # part of an epoch may gain little where all of it would gain more
+            partial = [status in OF_A_WHOLE_EPOCH for status in verdict]
+            verdict[np.array(partial)] = Status.MAX_SECONDS
         residual = ledger.history["residual"]
         grown = ~(residual[-1] <= BLOW_UP * np.maximum(1.0, residual[0]))
         verdict[grown] = Status.DIVERGED

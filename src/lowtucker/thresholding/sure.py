@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import Array, conj, like, namespace, real, real_dtype, to_numpy
+from lowtucker._array.linalg import solve
 from lowtucker.thresholding.shrinkage import (
     Prior,
     ShrunkTensor,
@@ -136,8 +137,7 @@ def _combination(gram: Any, towards: Any, ridge: float) -> Any:
     ridge = ridge + 1e-12 * float(np.trace(gram))  # filters may be equal
     if not ridge > 0:
         return first
-    more = np.linalg.solve(gram + ridge * np.eye(len(gram)), towards - gram @ first)
-    return first + more
+    return first + solve(gram + ridge * np.eye(len(gram)), towards - gram @ first)
 
 
 def _inner(x: Array, y: Array) -> float:
