@@ -65,6 +65,12 @@ def logarithm(y: NumPyArray) -> Transform:
     )
 
 
+def counting(problem: Problem, values: Any) -> NumPyArray:
+    """Values of the samples that count: those of positive weight."""
+    given: NumPyArray = np.asarray(values)
+    return given if problem.weights is None else given[np.asarray(problem.weights) > 0]
+
+
 @dataclass(frozen=True)
 class Way:
     """A way to shrink: a transform, a prior, and whether noise is subtracted from variances."""
@@ -82,8 +88,9 @@ class Way:
     def into(self, problem: Problem) -> tuple[Problem, Any]:
         """Return the problem in transformed and centred data, and the centre."""
         values = self.transform.apply(np.asarray(problem.y))
-        centre = np.mean(values)
-        if abs(centre) < CENTRED * np.std(values):  # which would cost a direction of every mode
+        known = counting(problem, values)
+        centre = np.mean(known)
+        if abs(centre) < CENTRED * np.std(known):  # which would cost a direction of every mode
             centre = 0 * centre
         return Problem(problem.A, values - centre, problem.weights), centre
 
@@ -161,8 +168,9 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
 
     None where there are too few samples to hold any out.
 
-    Cost: up to 7 walks of 14 levels with 8 steps, 5 more for every other fold, and one for each way
-    in the stack; a step is a multilinear spectrum. Memory: some tensors of the full size.
+    Cost: 8 walks of up to 14 levels with 8 steps (4 where data have a sign), one more for each way
+    in the stack and every other fold, and one for each on all samples; a step is a multilinear
+    spectrum. Memory: some tensors of the full size.
     """
     mode = missing_fibres(problem)
     count = next((k for most, k in FOLDS.items() if size(problem.shape) <= most), 1)
@@ -198,7 +206,7 @@ class Search:
         ]
         best = [min(pair, key=lambda t: t.score) for pair in (tried[:2], tried[2:])]
         stack = [t for t in best if t.score <= CONTENDER * min(one.score for one in best)]
-        for transform in transforms_of(np.asarray(self.problem.y)):
+        for transform in transforms_of(counting(self.problem, self.problem.y)):
             others = [(self._tried(replace(t.way, transform=transform)), t) for t in best]
             stack += [one for one, plain in others if self._surely_better(one, plain)]
         stack = [t for t in stack if t.score <= CONTENDER * min(one.score for one in stack)]
@@ -247,10 +255,11 @@ class Search:
             return (lost / whole) ** 0.5, found
 
         result = self._walked(tried.way, inside, LEVELS, judge, f"{tried.way}, fold {fold + 1}")
-        if fold == 0:
-            full = tried.way.out_of(np.asarray(result.X.full()), centre)
-            tried.X = ShrunkTensor(full, result.X.effective)
         course: Any = None if result.state is None else result.state.memory
+        if fold == 0:
+            X = result.X if course is None else ShrunkTensor(course.best, course.effective)
+            full = tried.way.out_of(np.asarray(X.full()), centre)
+            tried.X = ShrunkTensor(full, X.effective)
         if course is None:
             return
         score, level, answer = float(course.score), int(course.level), course.answer
@@ -284,12 +293,12 @@ class Search:
         folds = min(len(t.predictions) for t in ways)
         if len(ways) < 2 or not folds:
             return alone, ways[0].score, ways[0].scores[0]
-        truth = [np.asarray(self.problem.y)[held] for held in self.folds[:folds]]
-        guesses = [np.stack([t.predictions[k] for t in ways], axis=1) for k in range(folds)]
-        if self.problem.weights is not None:  # outliers do not count
-            count = [np.asarray(self.problem.weights)[held] > 0 for held in self.folds[:folds]]
-            truth = [one[keep] for one, keep in zip(truth, count, strict=True)]
-            guesses = [one[keep] for one, keep in zip(guesses, count, strict=True)]
+        parts = [self.problem.block(np.flatnonzero(held)) for held in self.folds[:folds]]
+        truth = [counting(part, part.y) for part in parts]
+        guesses = [
+            counting(part, np.stack([t.predictions[k] for t in ways], axis=1))
+            for k, part in enumerate(parts)
+        ]
         halves = folds == 1
         if halves:  # they stand for folds
             half = np.arange(len(truth[0])) % 2 == 0

@@ -55,12 +55,16 @@ class Course(Memory):
         The number of that level.
     answer : array
         What the judge said of it.
+    best, effective : arrays, shape (n_1, ..., n_d) and ()
+        Its tensor, and the effective degrees of freedom.
     """
 
     previous: Array
     score: Array
     level: Array
     answer: Array
+    best: Array
+    effective: Array
 
 
 @dataclass(frozen=True)
@@ -114,8 +118,8 @@ class Annealing(Solver):
     momentum : float
         :math:`\beta`. With 0.8, 8 steps at each level are as good as 30 without.
     judge : callable, optional
-        Gets the full tensor after every level, and returns a score and an array; the run ends
-        when the score has not fallen for ``wait`` levels.
+        Gets the full tensor after every level, and returns a score and an array; the run ends with
+        the tensor of the lowest score, when that has not fallen for ``wait`` levels.
     wait : int
 
     Notes
@@ -197,7 +201,10 @@ class Annealing(Solver):
             return replace(state, diverged=broken)
         memory = self._judged(X, replace(state.memory, previous=previous), state.t)
         passes = state.passes + self.inner
-        return replace(state, X=X, t=state.t + 1, memory=memory, passes=passes)
+        after = replace(state, X=X, t=state.t + 1, memory=memory, passes=passes)
+        if self.judge is None or not self.is_stuck(after):
+            return after
+        return replace(after, X=ShrunkTensor(memory.best, memory.effective))
 
     def _judged(self, X: ShrunkTensor, memory: Course, level: int) -> Course:
         if self.judge is None:
@@ -205,8 +212,8 @@ class Annealing(Solver):
         score, answer = self.judge(X.tensor)
         if not score < float(memory.score):
             return memory
-        one = memory.level * 0
-        return replace(memory, score=one + score, level=one + level, answer=answer)
+        zero = memory.level * 0
+        return Course(memory.previous, zero + score, zero + level, answer, X.tensor, X.effective)
 
     def is_stuck(self, state: State) -> bool:
         """Whether all levels are done, or the score has not fallen for a while."""
@@ -220,7 +227,7 @@ class Annealing(Solver):
 
 def _fresh(full: Array) -> Course:
     zero = like(np.zeros(()), full, real_dtype(full))
-    return Course(full, zero + np.inf, zero, zero)
+    return Course(full, zero + np.inf, zero, zero, full, zero)
 
 
 def _ahead(problem: Problem, rows: Rows, V: Array) -> Array:
