@@ -691,6 +691,23 @@ def test_a_recovery_without_a_rank_resumes_bit_for_bit(tmp_path):
     assert again.held_out == whole.held_out
 
 
+@pytest.mark.parametrize("where", ["file", "dask", "stack"])
+def test_rows_that_are_elsewhere_need_no_rank_either(where, tmp_path):
+    X = decaying((7, 6, 5))
+    matrix = lt.gaussian(X.shape, 160, seed=1).matrix
+    if where == "file":
+        np.save(tmp_path / "A.npy", matrix)
+        A = lt.stored(tmp_path / "A.npy", shape=X.shape)
+    elif where == "dask":
+        dask = pytest.importorskip("dask.array")
+        A = lt.from_dask(dask.from_array(matrix, chunks=(50, -1)), X.shape)
+    else:
+        A = lt.stack([lt.DenseOperator(part, X.shape) for part in (matrix[:70], matrix[70:])])
+    y = matrix @ X.reshape(-1)
+    expected = lt.recover(matrix, y, shape=X.shape)
+    np.testing.assert_allclose(lt.recover(A, y).X.full(), expected.X.full(), atol=1e-6)
+
+
 def test_kinds_of_arrays_stay_without_a_rank(kind):
     X = decaying((9, 8, 7))
     matrix = lt.gaussian(X.shape, 260, seed=1).matrix

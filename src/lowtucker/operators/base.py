@@ -355,6 +355,8 @@ class MeasurementOperator(ABC):
     ) -> Array:
         """Residual y - A(X), or -A(X) without y; see :meth:`known_norm` for the weights."""
         check_time()
+        if isinstance(X, Iterate) and not isinstance(X, TuckerTensor):
+            X = X.full()
         return self._residual(X, y, weights)
 
     def select(self, trials: Sequence[int]) -> MeasurementOperator:

@@ -15,7 +15,7 @@ from lowtucker.recovery import robust
 from lowtucker.recovery.fit import Fit
 from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.holes import distinct
-from lowtucker.recovery.stacking import CUT_SHORT, Stack, stacked_fit
+from lowtucker.recovery.stacking import CUT_SHORT, Stack, counting, stacked_fit
 from lowtucker.run.result import Result
 from lowtucker.solvers import AMP, Annealing
 from lowtucker.solvers.amp import look_at_rows
@@ -158,7 +158,7 @@ def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
             "too."
         )
         found.append(Finding("fibres", text, {"mode": stack.mode}))
-    y = to_numpy(problem.y)
+    y = counting(problem, problem.y)
     mean, spread = abs(complex(np.mean(y))), float(np.std(y))
     if spread and mean > OFFSET * spread:
         text = f"The mean of the data, {mean / spread:.0f} times their spread, was taken out first."
@@ -202,8 +202,8 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     )
     numbers = {"solver": solver.name, "effective": float(X.effective), "score": score}
     findings = [Finding("approximated", text, numbers), *_of_the_rows(rows.spread)]
-    counting = None if problem.weights is None else to_numpy(problem.weights) > 0
-    findings += problem.A.diagnose((1,) * len(problem.shape), counting)
+    mask = None if problem.weights is None else to_numpy(problem.weights) > 0
+    findings += problem.A.diagnose((1,) * len(problem.shape), mask)
     result = _concluded(problem, last, X, score, status, findings, fit.X_true)
     isotropic = not any(f.kind == ANISOTROPIC for f in findings)
     if not isotropic:

@@ -192,7 +192,7 @@ class AMP(Solver):
 
     def _first(self, problem: Problem, full: Array, seed: tuple[int, int]) -> State:
         rows, passes = (self.rows, 0.0) if self.rows else look_at_rows(problem, seed)
-        residual, back = problem.A.misfit(full, problem.y, problem.weights)
+        residual, back = _misfit(problem, full)
         zero, vector = _number(0.0, problem), _weighted(problem, residual)
         lowest = _number(np.inf, problem)
         memory = Messages(full, vector, back, residual, lowest, zero, full, zero, residual)
@@ -259,13 +259,13 @@ def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
     if rows.orthogonal:
         alpha = min(max(divergence / N, 0.0), LARGEST)
         guess = (X.tensor - alpha * Z) / (1 - alpha)
-        ahead, back = problem.A.misfit(guess, problem.y, problem.weights)
+        ahead, back = _misfit(problem, guess)
         vector = _weighted(problem, ahead)
         # X lies between guess and Z, and A(Z) is known: A A* is a multiple of the identity
         residual = (1 - alpha) * ahead + alpha * (1 - N / rows.total) * memory.vector
     else:
         guess, onsager = X.tensor, divergence / rows.total
-        residual, back = problem.A.misfit(guess, problem.y, problem.weights)
+        residual, back = _misfit(problem, guess)
         before = _weighted(problem, memory.vector)
         vector = _weighted(problem, residual) + onsager * before
         back = back + onsager * (memory.back if rows.equal else problem.A.adjoint(before))
@@ -273,6 +273,12 @@ def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
         memory, guess=guess, vector=vector, back=back, residual=residual,
         best=X.tensor, effective=X.effective, left=residual,
     )  # fmt: skip
+
+
+def _misfit(problem: Problem, X: Array) -> tuple[Array, Array]:
+    """Residual, and the adjoint of it with its weights. One pass; two where rows are on workers."""
+    residual, back = problem.A.misfit(X, problem.y, problem.weights)
+    return +residual, back  # numbers: a residual on the workers of a cluster is fetched
 
 
 def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
