@@ -96,6 +96,7 @@ def recover(
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
         An epoch reads about as many rows as there are. Every rank that "auto" tries has so many.
+        Shrinkage of sampled entries, without a rank, has its own number of steps.
     max_seconds : float, optional
         Limit on the wall time of the whole call: search, fits, restarts and diagnosis. It is kept
         to within 10 % or a pass, and the best result so far is returned; a finding of the kind
