@@ -209,9 +209,12 @@ class Search:
         ]
         best = [min(pair, key=lambda t: t.score) for pair in (tried[:2], tried[2:])]
         stack = [t for t in best if t.score <= CONTENDER * min(one.score for one in best)]
+        going = best
         for transform in transforms_of(counting(self.problem, self.problem.y)):
-            others = [(self._tried(replace(t.way, transform=transform)), t) for t in best]
+            others = [(self._tried(replace(t.way, transform=transform)), t) for t in going]
             stack += [one for one, plain in others if self._surely_better(one, plain)]
+            # where a transform does harm, a stronger one does more
+            going = [plain for one, plain in others if one.score < (1 + BETTER) * plain.score]
         stack = [t for t in stack if t.score <= CONTENDER * min(one.score for one in stack)]
         for k in range(1, len(self.folds)):
             for one in stack:
