@@ -123,9 +123,9 @@ class AMP(Solver):
         X^{t+1} &= S_t(Z^t) \\
         r^{t+1} &= y - A(X^{t+1}) + \tfrac1m \,\mathrm{div}\,S_t(Z^t)\, r^t
 
-    The first two lines are (3.4) and (3.5) with the step 1 and the shrinkage
-    :func:`~lowtucker.thresholding.sure.sure_shrinkage` in place of :math:`H_r`, which chooses
-    itself at every step. For orthogonal rows (subsampled orthogonal transforms) the message is a
+    The first two lines are (3.4) and (3.5) with the step 1 and a shrinkage in place of :math:`H_r`:
+    at every step the combination of filters like those of :class:`lowtucker.Shrinkage` that
+    minimises Stein's unbiased estimate of the risk. For orthogonal rows (subsampled orthogonal transforms) the message is a
     tensor, freed of what the denoiser has in common with its input:
 
     .. math::
@@ -140,7 +140,7 @@ class AMP(Solver):
     max_steps : int
         The most steps.
     rows : Rows, optional
-        What is known of the rows already, by :func:`look_at_rows`.
+        What is known of the rows already; one look at them finds it out.
 
     Notes
     -----
