@@ -125,8 +125,8 @@ class AMP(Solver):
 
     The first two lines are (3.4) and (3.5) with the step 1 and a shrinkage in place of :math:`H_r`:
     at every step the combination of filters like those of :class:`lowtucker.Shrinkage` that
-    minimises Stein's unbiased estimate of the risk. For orthogonal rows (subsampled orthogonal transforms) the message is a
-    tensor, freed of what the denoiser has in common with its input:
+    minimises Stein's unbiased estimate of the risk. For orthogonal rows (subsampled orthogonal
+    transforms) the message is a tensor, freed of what the denoiser has in common with its input:
 
     .. math::
 
