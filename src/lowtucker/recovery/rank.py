@@ -348,9 +348,9 @@ def _first_solver(problem: Problem, rank: Rank, fit: Fit) -> Any:
 def _some_rows(problem: Problem, rank: Rank, fit: Fit) -> Problem:
     """Problem of as many rows as a rough fit needs, where they are as good as others."""
     traits = problem.A.traits
-    alike = traits.isotropic and traits.row_separable and fit.loss == "squared"
+    equivalent = traits.isotropic and traits.row_separable and fit.loss == "squared"
     few = math.ceil(ROWS_PER_DOF * degrees_of_freedom(problem.shape, rank))
-    return problem.block(slice(0, few)) if alike and few <= problem.m / 2 else problem
+    return problem.block(slice(0, few)) if equivalent and few <= problem.m / 2 else problem
 
 
 def _close_call(rank: Rank, rivals: set[Rank]) -> tuple[Finding, ...]:

@@ -1,9 +1,9 @@
-"""AMP: approximate message passing with shrinkage, for measurements that look alike."""
+"""AMP: approximate message passing with shrinkage, for isotropic or orthogonal rows."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -21,13 +21,14 @@ from lowtucker._array import (
 )
 from lowtucker._array.random import Seed, Stream, as_seed, counted, generator
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, Memory, Solver, State
+from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.shrinking import Shrinking
 from lowtucker.solvers.start import adopt, first_state, start_tensor
 from lowtucker.tensor.products import norm
-from lowtucker.thresholding import Shrinkage, ShrunkTensor
+from lowtucker.thresholding import ShrunkTensor
 from lowtucker.thresholding.sure import sure_shrinkage
 
-__all__ = ["AMP", "look_at_rows", "refuse_rank"]
+__all__ = ["AMP", "look_at_rows"]
 
 # Rows are orthogonal where A(A*(v)) is a multiple of v to this
 ORTHOGONAL = 1e-3
@@ -111,7 +112,7 @@ class Rows:
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class AMP(Solver):
+class AMP(Shrinking):
     r"""Approximate message passing: TIHT with a soft threshold and a memory. It needs no rank.
 
     For rows whose entries are i.i.d. of variance c, the gradient step from X has the error of X and
@@ -160,23 +161,11 @@ class AMP(Solver):
 
     max_steps: int = 36
     rows: Rows | None = field(default=None, repr=False, compare=False)
-    self_terminating: ClassVar[bool] = True
-    lower_residual_is_better: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         """Check the settings."""
         if not isinstance(self.max_steps, int) or self.max_steps < 1:
             raise ValueError(f"max_steps must be a positive integer, got {self.max_steps!r}.")
-
-    @property
-    def forms_full_tensor(self) -> bool:
-        """Messages, and what is denoised."""
-        return True
-
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
-        """Check that there is one problem, and no rank."""
-        refuse_rank(rank, problem, self.name)
-        return Bound(self, problem, None, Shrinkage(1.0).for_shape(problem.shape))
 
     def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start, after a look at the rows."""
@@ -236,17 +225,6 @@ class AMP(Solver):
         if state.memory is None:
             return super().residual(bound, state)
         return state.memory.residual
-
-
-def refuse_rank(rank: Any, problem: Problem, name: str) -> None:
-    """Refuse a rank, or a batch, for a solver that takes neither."""
-    if rank is not None:
-        raise ValueError(
-            f"{name} shrinks and has no rank, got rank={rank!r}. Leave the rank out, or take "
-            'another solver, such as "auto".'
-        )
-    if problem.batch_shape:
-        raise ValueError(f"{name} takes one problem, got a batch of {problem.batch_shape}.")
 
 
 def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
