@@ -123,10 +123,10 @@ def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result:
     hard = recovered(problem, RankSearch(), quietly)
     if hard.status is Status.INTERRUPTED:
         return _kept(soft, hard, Status.INTERRUPTED)
-    if not hard.success or fit.time_is_up:
+    if not hard.success:
         return _kept(soft, hard)
     if hard.status is not Status.CONVERGED:
-        if not soft.isotropic:
+        if not soft.isotropic or fit.time_is_up:  # it cannot be told which is better
             return _kept(soft, hard)
         found = held_out_fit(problem, hard.rank, quietly, soft.held)
         if found.held_out is None or found.held_out > soft.of_held:
