@@ -37,6 +37,10 @@ class Status(Enum):
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."
     )
+    LOCAL_MINIMUM = (
+        "The fit ended at a local minimum: X is not the best tensor of its rank, as far as can be "
+        "told."
+    )
     RANK_TOO_SMALL = (
         "A larger rank predicts held-out measurements clearly better. Try the rank that the note "
         'names, or rank="auto".'
@@ -80,6 +84,9 @@ class Finding:
         The status that it decides, if any.
     borderline : bool
         Whether slightly different numbers would have led to another decision.
+    changes : mapping of str to values
+        Arguments of the next call to try that differ from those of this one, such as
+        ``{"rank": (3, 3, 2)}``; ``{"m": 600}`` asks for so many measurements.
     """
 
     kind: str
@@ -87,6 +94,7 @@ class Finding:
     numbers: Mapping[str, Any] = field(default_factory=dict)
     status: Status | None = None
     borderline: bool = False
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return self.text

@@ -24,7 +24,7 @@ from lowtucker._array.random import Seed
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
-from lowtucker.recovery.diagnosis import explained
+from lowtucker.recovery.advice import explained
 from lowtucker.recovery.fit import Fit, Loss, tensor_or_state
 from lowtucker.recovery.hard import rank_given_or_searched, recovered
 from lowtucker.recovery.norank import without_rank

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lowtucker.problem import Problem
-from lowtucker.recovery.diagnosis import concluded, examined, explained, larger_rank_of
+from lowtucker.recovery.advice import explained
+from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import RankSearch, search_rank

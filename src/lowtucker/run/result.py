@@ -20,7 +20,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 3"
+FORMAT = "lowtucker result 4"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 # Findings that go with the status: advice for it, and the reason for it
@@ -58,6 +58,9 @@ class Result:
         Estimate of the relative error, by the Gauss-Newton covariance, if the residual is noise.
         None where there is none: a run that did not succeed and whose solver has no tangent
         design at hand, or a design that is too large.
+    error_interval : tuple of float or None
+        Where the relative error is to be expected in 95 of 100 such results; None where there is
+        no estimate.
     state : State or None
         Give it as ``start`` to resume. None for a batch whose problems ended at different times.
     weights : array or None
@@ -85,6 +88,7 @@ class Result:
     degrees_of_freedom: int
     error: Any = None
     error_estimate: float | None = None
+    error_interval: tuple[float, float] | None = None
     state: State | None = None
     weights: Any = None
     held_out: float | None = None
@@ -268,7 +272,8 @@ FIELDS = tuple(Result.__dataclass_fields__)
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
     "history": History, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
-    "degrees_of_freedom": int, "error_estimate": float | int | None, "state": State | None,
+    "degrees_of_freedom": int, "error_estimate": float | int | None,
+    "error_interval": tuple | None, "state": State | None,
     "held_out": float | int | None, "findings": tuple,
 }  # fmt: skip
 
