@@ -1,9 +1,10 @@
 """Diagnosis: what a result and its problem say of noise, of the rank, and of what is determined.
 
-A check is a function of a :class:`Case` that returns findings, each with the numbers behind it. The
-checks run in the order of the tables at the end of this file; a later one sees what the earlier
-ones found, and overrides the status that they decided. A new check is one function and one line
-there. All thresholds are in :mod:`lowtucker.limits`.
+A check is a function of a :class:`Case` that returns findings, each with the numbers behind it. Its
+docstring states what it claims; :mod:`lowtucker.limits` has the thresholds, and how often the
+claims were wrong in simulations. The checks run in the order of the tables at the end of this file;
+a later one sees what the earlier ones found, and overrides the status that they decided. A new
+check is one function and one line there.
 """
 
 from __future__ import annotations
@@ -11,44 +12,38 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
 
 import numpy as np
 
 from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
-    CLEAR,
-    DOUBT,
+    FEW_ERROR,
     HOPELESS,
-    NEAR_CLEAR,
+    KURTOSIS,
+    LARGEST,
     NEAR_ESTIMATE,
     NEAR_ROUNDING,
     NEAR_STRUCTURE,
     NEAR_TOL,
+    OUTLIERS,
     PLENTY,
+    POOR_FIT,
     STRUCTURE,
+    VISIBLE,
 )
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
+from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
-from lowtucker.recovery.rank import compare_larger_rank, smaller_rank
+from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.result import Result
-from lowtucker.solvers.manifold import (
-    covariance_error,
-    eigenvalues,
-    full_rank_margin,
-    has_full_rank,
-)
-from lowtucker.solvers.noise import structure
-from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import UNDETERMINED, Finding, Status
-from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Case", "concluded", "examined", "larger_rank_of"]
-
-# Flops of a gram matrix that is formed to check the rank of the design; more are left to products
-COSTLY = 1e10
 
 
 @dataclass(frozen=True)
@@ -66,26 +61,17 @@ class Case:
     rank_settled : bool
         Whether the rank is given, or a search came to its end: otherwise the residual holds what
         no rank that could be tried has fitted, and is not noise.
-    determined : bool
-        Whether the tangent design has full rank, as far as was looked at.
-    margin : float or None
-        Smallest eigenvalue of the design's gram matrix in units of rounding, where it was computed.
-    share : float
-        The same relative to the largest eigenvalue.
     """
 
     problem: Problem
     result: Result
     fit: Fit
     rank_settled: bool = True
-    determined: bool = True
-    margin: float | None = None
-    share: float = 1.0
 
-    @property
-    def is_tucker(self) -> bool:
-        """Whether X has a Tucker rank and a tangent space; other formats have neither."""
-        return isinstance(self.result.X, TuckerTensor)
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the measurements say of X."""
+        return Evidence(self.problem, self.result, self.fit.seed)
 
     def checked(self, checks: Iterable[Check]) -> Case:
         """Case with the findings of checks; those that there is no time for are left out."""
@@ -96,15 +82,22 @@ class Case:
                     findings = check(case)
             except TimeUp:
                 findings = case.out_of_time(LONG_CHECKS.get(check, check.__name__))
-            case = replace(case, result=case.result.found(*findings))
+            case = case.now(case.result.found(*findings))
+        return case
+
+    def now(self, result: Result) -> Case:
+        """Case with another verdict on the same tensor; the evidence is kept."""
+        case = replace(self, result=result)
+        if result.X is self.result.X:
+            case.__dict__["evidence"] = self.evidence
         return case
 
     def out_of_time(self, what: str) -> list[Finding]:
         """Note what is not checked; a fit that did not converge has then no other verdict."""
         self.fit.clock.skip(what)
         text = "The time limit was reached before the verdict."
-        stalled = self.result.status is Status.STALLED
-        return [Finding("verdict", text, {}, Status.MAX_SECONDS)] if stalled else []
+        stuck = self.result.status is Status.STALLED
+        return [Finding("verdict", text, {}, Status.MAX_SECONDS)] if stuck else []
 
 
 Check = Callable[[Case], list[Finding]]
@@ -118,64 +111,110 @@ def examined(problem: Problem, result: Result, fit: Fit, rank_settled: bool) -> 
 
 
 def concluded(case: Case) -> Result:
-    """Result with all findings: whether X is determined, and what to try."""
+    """Result with all findings: whether X is determined, its error, and what to try."""
     case = case.checked(CHECKS_OF_THE_MEASUREMENTS)
     if case.result.success:
-        try:
-            with case.fit.clock.watched():
-                case = _design_examined(case)
-        except TimeUp:
-            case.out_of_time("the check whether the measurements determine X")
-        case = case.checked(CHECKS_OF_A_SUCCESS)
+        case = _with_estimate(case).checked(CHECKS_OF_A_SUCCESS)
+    if not case.result.success and case.result.status is not Status.UNDERDETERMINED:
+        # an estimate presumes that the model fits
+        case = case.now(replace(case.result, error_estimate=None, error_interval=None))
     return explained(case.result)
 
 
 def larger_rank_of(case: Case) -> Finding | None:
     """Finding of a larger rank that predicts held-out measurements better, if there is one."""
     found = (f for f in case.result.findings if f.status is Status.RANK_TOO_SMALL)
-    return next(found, None)
+    return next((f for f in found if "rank" in f.numbers), None)
 
 
 # Noise
 
 
-def near_the_noise_floor(case: Case) -> list[Finding]:
-    """Whether the residual reached, or missed, the given noise floor by little."""
-    result, fit = case.result, case.fit
-    relevant = result.status in (Status.NOISE_FLOOR, Status.STALLED)
-    if fit.noise_std is None or result.weights is not None or not relevant:
+def out_of_starts(case: Case) -> list[Finding]:
+    """Claim: epochs that went to other starts would not have lowered the residual."""
+    hints = (f for f in case.result.findings if f.kind == "hint")
+    restarts = next((f.numbers["restarts"] for f in hints if "restarts" in f.numbers), 0)
+    if case.result.status is not Status.MAX_EPOCHS or not restarts:
+        return []
+    text = f"{restarts} other starts led no further within max_epochs."
+    return [Finding("starts", text, {"restarts": restarts}, Status.STALLED)]
+
+
+def noise_of_the_given_size(case: Case) -> list[Finding]:
+    """Claim: the residual is what noise of the given size leaves, wrong for 2 % of all noise.
+
+    With few measurements, where local minima may be as low, several starts must agree.
+    """
+    result, fit, evidence = case.result, case.fit, case.evidence
+    stopped = result.status in (Status.NOISE_FLOOR, Status.STALLED)
+    if fit.noise_std is None or result.weights is not None or not stopped:
         return []
     floor = float(noise_floor(case.problem, fit.noise_std, result.rank))
+    numbers = {"residual": result.residual, "floor": floor}
+    findings = []
     spare = max(case.problem.equations - result.degrees_of_freedom, 1)
     # half a standard deviation of what noise leaves
-    if abs(result.residual / floor - 1) > 0.5 / math.sqrt(2 * spare):
-        return []
-    text = f"The residual, {result.residual:.4g}, is close to the noise floor, {floor:.4g}."
-    numbers = {"residual": result.residual, "floor": floor}
-    return [Finding("noise floor", text, numbers, borderline=True)]
+    if abs(result.residual / floor - 1) <= 0.5 / math.sqrt(2 * spare):
+        text = f"The residual, {result.residual:.4g}, is close to the noise floor, {floor:.4g}."
+        findings.append(Finding("noise floor", text, numbers, borderline=True))
+    if result.status is Status.NOISE_FLOOR or result.residual > floor:
+        return findings
+    lowest, starts = evidence.agreement
+    if evidence.agreement.found_again or not evidence.few:
+        text = "The residual is as small as the given noise leaves it."
+        return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+    text = (
+        f"Only {lowest} of {starts} starts led to this tensor; with {evidence.per_dof:.1f} "
+        "measurements per degree of freedom others may fit to within the noise as well."
+    )
+    numbers |= {"starts": starts, "lowest": lowest}
+    return [
+        *findings,
+        Finding("ambiguous", text, numbers, Status.UNDERDETERMINED, changes=_more(case)),
+    ]
 
 
-def without_structure(case: Case) -> list[Finding]:
-    """Whether a fit that got stuck above rounding error leaves noise. One pass."""
-    problem, result = case.problem, case.result
-    if case.fit.noise_std is not None or not case.rank_settled or _at_rounding(case):
+def noise_of_unknown_size(case: Case) -> list[Finding]:
+    """Claim: the residual is noise, as it has no structure. Noise is found wanting in 0.1 %.
+
+    With few measurements no structure would be seen: several starts must agree instead, and the
+    error be small. One pass and 17 adjoints.
+    """
+    if not _asks_for_noise(case):
         return []
-    if result.status is not Status.STALLED:
-        return []
-    found = structure(problem, problem.residual(result.X), result.degrees_of_freedom)
+    evidence, result = case.evidence, case.result
+    if evidence.few or evidence.uneven:
+        upper = evidence.accuracy.interval[1]
+        lowest, starts = evidence.agreement
+        numbers = {"starts": starts, "lowest": lowest, "upper": upper}
+        if not (evidence.agreement.found_again and upper <= FEW_ERROR):
+            return []
+        text = (
+            f"{lowest} of {starts} starts led to the same residual, {result.residual:.2g}: noise."
+        )
+        return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+    found = evidence.structure
     if found is None:
         return []
-    findings, numbers = [], {"structure": found, "limit": STRUCTURE}
-    if abs(found - STRUCTURE) < NEAR_STRUCTURE:
+    numbers = {"excess": found.excess, "limit": STRUCTURE, "visible": found.visible}
+    findings = []
+    if abs(found.excess - STRUCTURE) < NEAR_STRUCTURE:
         text = (
-            f"The residual has {found:.3f} times the spectral norm of noise; up to {STRUCTURE} it "
-            "is taken for noise."
+            f"The residual exceeds noise by {found.excess:.1f} standard deviations; up to "
+            f"{STRUCTURE:g} it is taken for noise."
         )
         findings.append(Finding("structure", text, numbers, borderline=True))
-    if found <= STRUCTURE:
-        text = f"The residual has no structure: {found:.2f} times the spectral norm of noise."
+    if found.excess <= STRUCTURE and found.visible >= VISIBLE:
+        text = f"The residual has no structure: {found.excess:.1f} standard deviations from noise."
         findings.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
     return findings
+
+
+def _asks_for_noise(case: Case) -> bool:
+    """Whether a fit got stuck above rounding error, with noise of unknown size."""
+    stuck = case.result.status is Status.STALLED and case.rank_settled
+    known = case.fit.noise_std is not None
+    return stuck and not known and case.evidence.is_tucker and not _at_rounding(case)
 
 
 def _at_rounding(case: Case) -> bool:
@@ -186,44 +225,114 @@ def _at_rounding(case: Case) -> bool:
 
 
 def larger_rank(case: Case) -> list[Finding]:
-    """Whether a larger rank predicts held-out measurements better, where "auto" got stuck."""
-    problem, result, fit = case.problem, case.result, case.fit
-    if result.status is not Status.STALLED or fit.solver != "auto" or not case.is_tucker:
+    """Claim: a larger rank predicts held-out measurements better, or none does.
+
+    By 10 % and two standard errors. Fits of seven eighths of the measurements.
+    """
+    result, fit = case.result, case.fit
+    if result.status is not Status.STALLED or fit.solver != "auto" or not case.evidence.is_tucker:
+        return []
+    if _at_rounding(case):
         return []
     quietly = replace(fit, loss="squared", callbacks=())
     with interruptible() as interrupt:
-        rank, nothing_better, findings = compare_larger_rank(problem, result, quietly)
+        compared = compare_larger_rank(case.problem, result, quietly)
     if interrupt.asked:
         text = "The comparison with larger ranks was not finished."
-        return [*findings, Finding("comparison unfinished", text, {}, Status.INTERRUPTED)]
-    traits = problem.A.traits
-    by_structure = traits.isotropic and traits.has_fast_tangent  # which tells more
-    more = list(findings)
-    if nothing_better and not by_structure and not _at_rounding(case):
-        more += _nothing_but_noise(result)
-    if rank is not None:
-        text = f"Rank {rank} predicts held-out measurements better."
-        more.append(Finding("larger rank", text, {"rank": rank}, Status.RANK_TOO_SMALL))
-    return more
+        unfinished = Finding("comparison unfinished", text, {}, Status.INTERRUPTED)
+        return [*compared.findings, unfinished]
+    return [*compared.findings, *_judged(case, compared)]
 
 
-def _nothing_but_noise(result: Result) -> list[Finding]:
-    """A residual that no larger rank predicts is noise, unless it is large."""
-    found, numbers = [], {"residual": result.residual, "limit": CLEAR}
-    if CLEAR / NEAR_CLEAR < result.residual < CLEAR * NEAR_CLEAR:
+def _judged(case: Case, compared: Comparison) -> list[Finding]:
+    """What a comparison with larger ranks means for a fit that got stuck."""
+    result, evidence = case.result, case.evidence
+    given, score = result.rank, compared.score
+    numbers = {"score": score, "best": compared.best, "rank": compared.rank}
+    if compared.larger(given):
+        text = f"Rank {compared.rank} predicts held-out measurements better."
+        changes = {"rank": compared.rank}
+        status = Status.RANK_TOO_SMALL
+        return [Finding("larger rank", text, numbers, status, changes=changes)]
+    if compared.clearly:
         text = (
-            f"The residual, {result.residual:.3f}, is close to {CLEAR}, the most that is taken for "
-            "noise."
+            f"Another tensor of this rank predicts held-out measurements to {compared.best:.2g}, "
+            f"this one to {score:.2g}."
         )
-        found.append(Finding("residual", text, numbers, borderline=True))
-    if result.residual < CLEAR:
+        status = Status.LOCAL_MINIMUM
+        return [Finding("local minimum", text, numbers, status, changes={"seed": _next(case)})]
+    structured = evidence.structure is not None and evidence.structure.excess > STRUCTURE
+    noise = _asks_for_noise(case) and not structured and not evidence.uneven
+    if score is not None and noise and score < POOR_FIT:
         text = "No larger rank predicts held-out measurements better: the residual is noise."
-        found.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
-    return found
+        return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+    return []
+
+
+def _next(case: Case) -> int:
+    """Seed that was not tried yet."""
+    seed = case.fit.seed
+    return (seed[0] if isinstance(seed, tuple) else int(seed)) + 1
+
+
+def approximated(case: Case) -> list[Finding]:
+    """Claim: X predicts held-out measurements this well, be the residual noise or misfit.
+
+    By cross-validation, where it cannot be told which: too few measurements for a larger rank, or
+    a structure that no larger rank explains. Of rows that are not isotropic it says less.
+    """
+    result, evidence = case.result, case.evidence
+    if result.status is not Status.STALLED or not evidence.is_tucker or _at_rounding(case):
+        return []
+    if evidence.few or case.fit.noise_std is not None or case.fit.solver != "auto":
+        return []
+    if evidence.uneven:
+        return []
+    score = evidence.cross_validated
+    if not score < POOR_FIT:
+        return []
+    text = (
+        f"Held-out measurements are predicted to {score:.2g}; whether the residual is noise, or "
+        "what no rank of this size fits, cannot be told."
+    )
+    changes = {"rank": None}
+    return [Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=changes)]
+
+
+def stuck(case: Case) -> list[Finding]:
+    """Claim: what nothing else explains is a local minimum, or too few measurements."""
+    result, evidence = case.result, case.evidence
+    if result.status is not Status.STALLED or case.fit.solver != "auto" or _at_rounding(case):
+        return []
+    if not evidence.is_tucker:
+        return []
+    lowest, starts = evidence.agreement
+    numbers = {"starts": starts, "lowest": lowest, "per_dof": evidence.per_dof}
+    if evidence.few:
+        text = (
+            f"With {evidence.per_dof:.1f} measurements per degree of freedom there are many local "
+            f"minima: {lowest} of {starts} starts led to this one."
+        )
+        return [Finding("few", text, numbers, Status.LOCAL_MINIMUM, changes=_more(case))]
+    structured = evidence.structure is not None and evidence.structure.excess > STRUCTURE
+    if structured and starts > 1 and lowest == starts:
+        text = "The residual has structure that no tensor of this rank fits."
+        status = Status.RANK_TOO_SMALL
+        return [Finding("structure", text, numbers, status, changes={"rank": None})]
+    text = f"Little was fitted: the residual is {result.residual:.0%} of the measurements."
+    changes = {"seed": _next(case)}
+    return [Finding("local minimum", text, numbers, Status.LOCAL_MINIMUM, changes=changes)]
+
+
+def _more(case: Case) -> dict[str, int]:
+    """Number of measurements with which local minima are rare."""
+    dof = case.result.degrees_of_freedom
+    parts = case.problem.equations / max(case.problem.m, 1)
+    return {"m": math.ceil(PLENTY * dof / max(parts, 1))}
 
 
 def near_the_tolerance(case: Case) -> list[Finding]:
-    """Whether a fit that did not converge missed the tolerance by little."""
+    """Claim: slightly different numbers would have led to convergence."""
     result, tol = case.result, case.fit.tol
     if result.success or not tol < result.residual <= NEAR_TOL * tol:
         return []
@@ -233,73 +342,97 @@ def near_the_tolerance(case: Case) -> list[Finding]:
 
 
 def smaller_rank_suffices(case: Case) -> list[Finding]:
-    """Whether some directions of X are smaller than the expected error."""
+    """Claim: some directions of X are smaller than the expected error."""
     result = case.result
-    rank = smaller_rank(result) if result.success and case.is_tucker else None
+    fits = result.success and case.evidence.is_tucker and result.status is not Status.APPROXIMATED
+    rank = smaller_rank(result) if fits else None
     if rank is None:
         return []
     text = f"Rank {rank} suffices: the rest of {result.rank} is smaller than the error."
-    return [Finding("smaller rank", text, {"rank": rank})]
+    return [Finding("smaller rank", text, {"rank": rank}, changes={"rank": rank})]
 
 
 # What the measurements determine
 
 
 def of_the_operator(case: Case) -> list[Finding]:
-    """What the operator itself knows: slices without samples, duplicates."""
+    """Claim: what the operator itself knows: slices without samples, duplicates."""
     weights = case.problem.weights
     counting = None if weights is None else to_numpy(weights) > 0
-    rank = case.result.rank if case.is_tucker else (1,) * len(case.problem.shape)
+    rank = case.result.rank if case.evidence.is_tucker else (1,) * len(case.problem.shape)
     return case.problem.A.diagnose(rank, counting)
 
 
-def _design_examined(case: Case) -> Case:
-    """Case with whether the tangent design at X has full rank, so that no other X near it fits.
+def outliers(case: Case) -> list[Finding]:
+    """Claim: some measurements are outliers, and Huber's loss does better. One pass.
 
-    Examined where the error estimate is missing or large, as it is where sampled entries leave out
-    a slice. One pass then, which gives an estimate from all rows; without a design, or where it is
-    too large and measurements are few, some 30.
+    The kurtosis of the residuals is too large by eight standard deviations, and residuals beyond
+    four, by the median, have a quarter of the squares.
     """
-    problem, result = case.problem, case.result
-    dof = result.degrees_of_freedom
-    small = result.error_estimate is not None and result.error_estimate < DOUBT
-    if small or not case.is_tucker:
+    relevant = (Status.NOISE_FLOOR, Status.STALLED, Status.LOCAL_MINIMUM, Status.RANK_TOO_SMALL,
+                Status.APPROXIMATED)  # fmt: skip
+    if case.fit.loss != "squared" or case.result.status not in relevant or _at_rounding(case):
+        return []
+    excess, count, share = case.evidence.outliers
+    if excess < KURTOSIS or share < OUTLIERS:
+        return []
+    text = f"{count} measurements seem to be outliers, with {share:.0%} of the squared residual."
+    numbers = {"excess": excess, "count": count, "share": share}
+    return [Finding("outliers", text, numbers, changes={"loss": "huber"})]
+
+
+def _with_estimate(case: Case) -> Case:
+    """Case of a success with an estimate of its error, and an interval."""
+    result, evidence = case.result, case.evidence
+    if not evidence.is_tucker:
         return case
-    if problem.equations == dof < size(problem.shape):
-        # as many equations as unknowns, not linear: several tensors fit
-        return replace(case, determined=False)
-    if result.status is not Status.CONVERGED and result.error_estimate is not None:
-        return case  # with noise the estimate is the measure
-    fast = problem.A.traits.has_fast_tangent
-    if not fast or dof > LARGE or problem.equations * dof**2 > COSTLY:
-        plenty = fast and problem.equations >= PLENTY * dof
-        return replace(case, determined=plenty or has_full_rank(problem, result.X, case.fit.seed))
     try:
-        values = eigenvalues(problem, result.X)
+        with case.fit.clock.watched():
+            if result.status is Status.APPROXIMATED:
+                return case.now(_by_cross_validation(case))
+            accuracy = evidence.accuracy
+    except TimeUp:
+        case.out_of_time("the check whether the measurements determine X")
+        return case
     except np.linalg.LinAlgError:  # it cannot be told
         return case
-    margin = full_rank_margin(values)
-    estimate = covariance_error(problem, result.X, values, result.residual)
-    share = float(values[0] / values[-1]) if values[-1] else 0.0
-    result = replace(result, error_estimate=estimate)
-    return replace(case, result=result, determined=margin > 1, margin=margin, share=share)
+    if (
+        case.fit.noise_std is not None
+        and result.weights is None
+        and result.status is not Status.CONVERGED
+    ):
+        accuracy = accuracy.with_sigma(case.fit.noise_std)
+    if not accuracy.determined:
+        return case.now(replace(result, error_estimate=None, error_interval=None))
+    low, high = accuracy.interval
+    return case.now(replace(result, error_estimate=accuracy.error, error_interval=(low, high)))
+
+
+def _by_cross_validation(case: Case) -> Result:
+    """Result with the error on held-out measurements, which have noise as well: an upper bound."""
+    if case.result.error_estimate is not None and case.result.error_interval is not None:
+        return case.result  # by a search that held out measurements
+    score = case.evidence.cross_validated
+    low = score / math.sqrt(case.evidence.per_dof)
+    return replace(case.result, error_estimate=score, error_interval=(0.7 * low, 1.3 * score))
 
 
 def near_rank_deficiency(case: Case) -> list[Finding]:
-    """Whether the design's smallest eigenvalue is close to rounding error."""
+    """Claim: the design's smallest eigenvalue is close to rounding error."""
+    accuracy = _known_accuracy(case)
     low, high = NEAR_ROUNDING
-    if case.margin is None or not low < case.margin < high:
+    if accuracy is None or not low < accuracy.margin < high:
         return []
     text = (
-        f"The smallest eigenvalue of the tangent design is {case.share:.0e} of the largest, close "
-        "to rounding error."
+        f"The smallest eigenvalue of the tangent design is {accuracy.share:.0e} of the largest, "
+        "close to rounding error."
     )
-    numbers = {"margin": case.margin, "share": case.share}
+    numbers = {"margin": accuracy.margin, "share": accuracy.share}
     return [Finding("eigenvalue", text, numbers, borderline=True)]
 
 
 def near_the_largest_error(case: Case) -> list[Finding]:
-    """Whether the error estimate is close to the largest that is trusted."""
+    """Claim: the error estimate is close to the largest that is trusted."""
     estimate = case.result.error_estimate
     if estimate is None or not HOPELESS / NEAR_ESTIMATE < estimate < HOPELESS * NEAR_ESTIMATE:
         return []
@@ -308,31 +441,61 @@ def near_the_largest_error(case: Case) -> list[Finding]:
 
 
 def not_determined(case: Case) -> list[Finding]:
-    """Whether X is not determined: by a large error estimate, unsampled slices, or the design."""
-    estimate = case.result.error_estimate
-    unsampled = any(f.kind in UNDETERMINED for f in case.result.findings)
-    status = Status.UNDERDETERMINED
-    if estimate is not None and estimate > HOPELESS:
-        text = f"The residual may have changed X by {estimate:.0%}: take more measurements."
-        return [Finding("error estimate", text, {"estimate": estimate}, status)]
-    if unsampled:
+    """Claim: other tensors of this rank fit as well.
+
+    The smallest eigenvalue of the tangent design is rounding error, there are no more equations
+    than degrees of freedom, or slices have too few samples; or noise may have changed X by much.
+    """
+    result, status = case.result, Status.UNDERDETERMINED
+    if any(f.kind in UNDETERMINED for f in result.findings):
         return [Finding("verdict", "Some slices have too few samples.", {}, status)]
-    if case.determined:
+    if result.status is Status.APPROXIMATED or not case.evidence.is_tucker:
+        return []
+    accuracy = _known_accuracy(case)
+    few = case.problem.equations == result.degrees_of_freedom < size(case.problem.shape)
+    if few or (accuracy is not None and not accuracy.determined):
+        text = (
+            "The measurements do not determine X: the tangent design is rank-deficient. Take more "
+            "measurements, or a smaller rank."
+        )
+        numbers = {} if accuracy is None else {"margin": accuracy.margin}
+        return [Finding("rank-deficient design", text, numbers, status, changes=_more(case))]
+    estimate, interval = result.error_estimate, result.error_interval
+    upper = LARGEST if interval is None else interval[1]
+    if estimate is None or (estimate <= HOPELESS and upper <= LARGEST):
         return []
     text = (
-        "The measurements do not determine X: the tangent design is rank-deficient. Take more "
-        "measurements, or a smaller rank."
+        f"The residual may have changed X by {estimate:.0%} (up to {upper:.0%}): take more "
+        "measurements."
     )
-    return [Finding("rank-deficient design", text, {"margin": case.margin}, status)]
+    numbers = {"estimate": estimate, "upper": upper}
+    return [Finding("error estimate", text, numbers, status, changes=_more(case))]
 
 
-CHECKS_OF_THE_FIT: tuple[Check, ...] = (near_the_noise_floor, without_structure, larger_rank)
+def _known_accuracy(case: Case) -> Any:
+    """Accuracy that was computed already; None if there was no time for it."""
+    return case.evidence.__dict__.get("accuracy")
+
+
+CHECKS_OF_THE_FIT: tuple[Check, ...] = (
+    out_of_starts,
+    noise_of_the_given_size,
+    noise_of_unknown_size,
+    larger_rank,
+    approximated,
+)
 # Those that read rows, by what they look for
 LONG_CHECKS: dict[Check, str] = {
-    without_structure: "the check whether the residual is noise",
+    noise_of_unknown_size: "the check whether the residual is noise",
     larger_rank: "the comparison with larger ranks",
+    outliers: "the check for outliers",
 }
-CHECKS_OF_THE_MEASUREMENTS: tuple[Check, ...] = (near_the_tolerance, of_the_operator)
+CHECKS_OF_THE_MEASUREMENTS: tuple[Check, ...] = (
+    stuck,
+    outliers,
+    near_the_tolerance,
+    of_the_operator,
+)
 CHECKS_OF_A_SUCCESS: tuple[Check, ...] = (
     near_rank_deficiency,
     near_the_largest_error,

@@ -8,15 +8,20 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker._array import eps
+from lowtucker._array.clock import TimeUp
+from lowtucker.limits import FAR, UNFINISHED
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
+from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
 from lowtucker.status import Finding, Status
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 
@@ -50,12 +55,12 @@ def recovered(
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
             return explained(result)
-        return concluded(examined(problem, result, fit, rank_settled=True))
+        return concluded(examined(problem, finished(problem, result, fit), fit, rank_settled=True))
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
     limit = search.limit(problem.shape)
-    case = examined(problem, result, fit, settled)
+    case = examined(problem, finished(problem, result, fit), fit, settled)
     for _ in range(RETRIES):
         larger = larger_rank_of(case)
         if (
@@ -67,8 +72,42 @@ def recovered(
         better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
         earlier = tuple(replace(f, status=None) for f in case.result.findings)
         result = replace(better, findings=(*earlier, *better.findings))
-        case = examined(case.problem, result, fit, settled)
+        case = examined(case.problem, finished(case.problem, result, fit), fit, settled)
     return concluded(case)
+
+
+def finished(problem: Problem, result: Result, fit: Fit) -> Result:
+    """Result of "auto" after the last Gauss-Newton steps, where they still change X by much.
+
+    A run that ends at the noise floor, or at tol where the measurements are ill-conditioned, is not
+    yet at the minimum. The status stays. A few passes where there is something to do.
+    """
+    worth = (Status.CONVERGED, Status.NOISE_FLOOR, Status.STALLED, Status.MAX_EPOCHS)
+    if fit.solver != "auto" or result.status not in worth or fit.time_is_up:
+        return result
+    if not isinstance(result.X, TuckerTensor) or result.degrees_of_freedom >= problem.equations:
+        return result
+    weighted = problem
+    if result.weights is not None:
+        weighted = Problem(problem.A, problem.y, result.weights)
+    try:
+        with fit.clock.watched():
+            accuracy = Evidence(weighted, result, fit.seed).accuracy
+    except (TimeUp, np.linalg.LinAlgError):
+        return result
+    exact = result.status is Status.CONVERGED
+    enough = FAR * fit.tol if exact else UNFINISHED * accuracy.noise
+    if not accuracy.determined or accuracy.step <= enough:
+        return result
+    tol = max(100 * eps(problem.y), fit.tol * 1e-6) if exact else fit.tol
+    last = replace(fit, loss="squared", noise_std=None, tol=tol)
+    again = last(
+        weighted, result.rank, start=result.X, solver=RGN(), before=result, label="last steps"
+    )
+    if not again.residual <= result.residual or again.status in OVER:
+        return result
+    status = Status.CONVERGED if again.residual <= fit.tol else result.status
+    return replace(again, status=status, weights=result.weights, findings=result.findings)
 
 
 def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Result:

@@ -330,7 +330,7 @@ class Climb:
         """Whether what the best fit leaves is not plainly noise: a cold start may lead further."""
         assert self.best is not None
         train, X = self.parts.train, self.best.X
-        return not is_noise(train, train.residual(X), X.degrees_of_freedom)
+        return not is_noise(train, train.residual(X), X)
 
 
 def _is_fast(problem: Problem) -> bool:
@@ -407,17 +407,28 @@ class Comparison(NamedTuple):
 
     Attributes
     ----------
-    rank : tuple of int or None
-        A larger rank that predicts them clearly better.
-    nothing_better : bool
-        Whether no fit predicts them clearly better.
+    score : float or None
+        Held-out residual of the given rank; None where there are too few measurements to hold any
+        out and to fit a larger rank.
+    best : float
+        Lowest held-out residual of a larger fit, without the directions that are not missed.
+    rank : tuple of int
+        Its rank.
+    clearly : bool
+        Whether that is clearly lower.
     findings : tuple of Finding
         A borderline one, where slightly different numbers would have changed the answer.
     """
 
-    rank: Rank | None
-    nothing_better: bool
+    score: float | None
+    best: float = math.inf
+    rank: Rank = ()
+    clearly: bool = False
     findings: tuple[Finding, ...] = ()
+
+    def larger(self, than: Rank) -> bool:
+        """Whether a larger rank predicts held-out measurements clearly better."""
+        return self.clearly and any(a > b for a, b in zip(self.rank, than, strict=True))
 
 
 def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Comparison:
@@ -426,7 +437,7 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
     Both ranks are fitted to the others. Where the larger fit needs no larger rank after all, the
     one that was given is at a local minimum. Where nothing predicts them better, the residual is
     noise to any fit. Neither is said where there are too few measurements to tell (2.8 per degree
-    of freedom of the larger rank).
+    of freedom of the larger rank). Two fits of seven eighths, or more (one for each mode).
     """
     larger = attainable_rank(
         tuple(min(r + 1, n) for r, n in zip(result.rank, problem.shape, strict=True))
@@ -435,10 +446,10 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
     differs = enough and larger != result.rank
     parts = Holdout.draw(problem, SHARE, fit.seed) if differs else None
     if parts is None:
-        return Comparison(None, False)
+        return Comparison(None)
     again = fit(parts.train, result.rank, start=result.X, solver=RGN(), before=result)
     if again.status is Status.INTERRUPTED:
-        return Comparison(None, False)
+        return Comparison(None)
     given = parts.score(again.X, fit)
     ranks = {larger}
     if not problem.A.traits.isotropic and result.degrees_of_freedom <= LARGE:
@@ -450,7 +461,6 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
         for rank in sorted(ranks - {result.rank})
     ]
     found = select([_trimmed(parts.score(other.X, fit), parts, fit) for other in others])
-    grown = any(a > b for a, b in zip(found.X.rank, result.rank, strict=True))
     clearly = found.beats(given, CLEARLY, SURELY)
     close: tuple[Finding, ...] = ()
     if found.is_near(given, CLEARLY, SURELY):
@@ -460,7 +470,7 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
         )
         numbers = {"rank": found.X.rank, "score": found.score, "given": given.score}
         close = (Finding("larger rank", text, numbers, borderline=True),)
-    return Comparison(found.X.rank if grown and clearly else None, not clearly, close)
+    return Comparison(given.score, found.score, found.X.rank, clearly, close)
 
 
 def smaller_rank(result: Result, factor: float = 1.0) -> Rank | None:

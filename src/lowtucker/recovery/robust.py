@@ -24,7 +24,7 @@ from lowtucker.run.result import Result
 from lowtucker.tensor.products import norm
 from lowtucker.thresholding import Iterate
 
-__all__ = ["CLIP", "ROUNDS", "clipped", "settled", "spread", "weights_at"]
+__all__ = ["CLIP", "MAD", "ROUNDS", "clipped", "settled", "spread", "weights_at"]
 
 # Standard deviations of normal noise in its median absolute value
 MAD = 1.4826

@@ -1,0 +1,175 @@
+"""Evidence: what checks look at, each piece computed once, when a check asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from lowtucker._array import to_numpy
+from lowtucker._array.random import Seed
+from lowtucker.limits import AGAIN, AGAIN_SHARE, OUTLYING, PLENTY, UNEVEN
+from lowtucker.problem import Problem
+from lowtucker.recovery.accuracy import (
+    COSTLY,
+    Accuracy,
+    accuracy_at,
+    accuracy_of_block,
+    accuracy_unexamined,
+)
+from lowtucker.recovery.robust import MAD
+from lowtucker.run.result import Result
+from lowtucker.solvers.noise import Structure, structure
+from lowtucker.solvers.rgn import Trace
+from lowtucker.status import Status
+from lowtucker.tensor.tucker import TuckerTensor
+
+__all__ = ["Agreement", "Evidence", "Outliers"]
+
+# Ends of starts as close as this are one and the same minimum
+SAME = 1.01
+
+
+class Agreement(NamedTuple):
+    """How many starts ended, and how many of them at the lowest residual."""
+
+    lowest: int
+    starts: int
+
+    @property
+    def found_again(self) -> bool:
+        """Whether the lowest residual is no accident of one start."""
+        return self.lowest >= AGAIN and self.lowest >= AGAIN_SHARE * self.starts
+
+
+class Outliers(NamedTuple):
+    """How far the residuals are from normal ones.
+
+    Attributes
+    ----------
+    excess : float
+        Of their kurtosis over that of normal numbers, in standard deviations.
+    far_out : int
+        Residuals that are far out, by the median.
+    share : float
+        Their share of the sum of squares.
+    """
+
+    excess: float
+    far_out: int
+    share: float
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What the measurements say of a result.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the weights of the last fit.
+    result : Result
+    seed : int
+    """
+
+    problem: Problem
+    result: Result
+    seed: Seed
+
+    @property
+    def is_tucker(self) -> bool:
+        """Whether X has a Tucker rank and a tangent space; other formats have neither."""
+        return isinstance(self.result.X, TuckerTensor)
+
+    @property
+    def per_dof(self) -> float:
+        """Measurements per degree of freedom."""
+        return float(self.problem.equations / self.result.degrees_of_freedom)
+
+    @property
+    def few(self) -> bool:
+        """Whether there are so few measurements that local minima are frequent."""
+        return self.per_dof < PLENTY
+
+    @property
+    def uneven(self) -> bool:
+        """Whether some rows, or directions of them, outweigh others: few of them count."""
+        found = self.structure
+        dof = self.result.degrees_of_freedom
+        return found is not None and found.effective < UNEVEN * PLENTY * dof
+
+    @property
+    def cross_validated(self) -> float:
+        r"""Relative residual to expect of held-out measurements: that of all, over 1 - dof/m.
+
+        Generalised cross-validation; infinite where there are no more measurements than degrees of
+        freedom. Of isotropic rows it bounds the error of X, be the residual noise or misfit.
+        """
+        spare = 1 - 1 / self.per_dof
+        return float(self.result.residual / spare) if spare > 0 else np.inf
+
+    @cached_property
+    def residual(self) -> Any:
+        """Residual y - A(X). One pass."""
+        return self.problem.residual(self.result.X)
+
+    @cached_property
+    def accuracy(self) -> Accuracy:
+        """Error to expect, by the linear model at X; see :mod:`~lowtucker.recovery.accuracy`."""
+        if self.result.status is Status.CONVERGED:
+            by_block = accuracy_of_block(self.problem, self.result)
+            if by_block is not None and not self.few:
+                return by_block
+            if not self.few and not self._affordable:
+                return accuracy_unexamined(self.result)
+        return accuracy_at(self.problem, self.result, self.seed)
+
+    @property
+    def _affordable(self) -> bool:
+        """Whether the tangent design is to be examined where measurements are plenty."""
+        A, dof = self.problem.A, self.result.degrees_of_freedom
+        return not A.traits.has_fast_tangent or self.problem.equations * dof**2 <= COSTLY
+
+    @cached_property
+    def structure(self) -> Structure | None:
+        """How the residual differs from noise; see :func:`lowtucker.solvers.noise.structure`."""
+        return structure(self.problem, self.residual, self.result.X)
+
+    @cached_property
+    def agreement(self) -> Agreement:
+        """Where the starts of the last solver ended."""
+        memory = None if self.result.state is None else self.result.state.memory
+        ends = memory.ends if isinstance(memory, Trace) else ()
+        lowest = min((float(self.result.residual), *ends))
+        return Agreement(sum(end <= SAME * lowest for end in ends), len(ends))
+
+    @cached_property
+    def outliers(self) -> Outliers:
+        """Outliers among the measurements, by the residuals.
+
+        And by residuals over row norms, where these are at hand: rows of different norms differ in
+        what a misfit leaves.
+        """
+        r = to_numpy(self.residual)
+        counting: Any = slice(None)
+        if self.problem.weights is not None:
+            counting = to_numpy(self.problem.weights) > 0
+        found = [_outliers(np.abs(r[counting]))]
+        if self.problem.A.traits.has_fast_row_norms:
+            norms = to_numpy(self.problem.A.row_norms())[counting]
+            found.append(_outliers(np.abs(r[counting]) / np.where(norms > 0, norms, 1)))
+        return min(found)
+
+
+def _outliers(sizes: Any) -> Outliers:
+    """Outliers among the absolute values of residuals."""
+    squares = (sizes / (sizes.max(initial=0.0) or 1.0)) ** 2
+    total = float(np.sum(squares))
+    if not total:
+        return Outliers(0.0, 0, 0.0)
+    kurtosis = len(sizes) * float(np.sum(squares**2)) / total**2
+    out = sizes > OUTLYING * MAD * np.median(sizes)
+    share = float(np.sum(squares[out])) / total
+    return Outliers((kurtosis - 3) / (24 / len(sizes)) ** 0.5, int(np.sum(out)), share)
