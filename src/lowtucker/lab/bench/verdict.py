@@ -50,7 +50,25 @@ from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled
 from lowtucker.solvers import RGN
 from lowtucker.tensor import TangentSpace, hosvd
 
-__all__ = ["MISSES", "Row", "judge", "oracle_error", "outcome", "run", "solved", "verdict"]
+__all__ = [
+    "CRASH",
+    "FAILURE",
+    "FALSE_FAILURE",
+    "FALSE_SUCCESS",
+    "MISSED",
+    "MISSES",
+    "NEGLIGIBLE",
+    "SKIPPED",
+    "SUCCESS",
+    "Row",
+    "examine",
+    "judge",
+    "oracle_error",
+    "outcome",
+    "run",
+    "solved",
+    "verdict",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 # Verdicts that are wrong, in the order of the tables
@@ -208,9 +226,15 @@ def _skipped(seed: int, index: int, reason: str) -> Row:
 
 
 def judge(trial: Trial) -> Row:
+    """Return the row of :func:`examine`."""
+    return examine(trial)[0]
+
+
+def examine(trial: Trial) -> tuple[Row, Result | None]:
     """Solve a problem and compare the result with the truth and with the oracle.
 
-    Costs the call, and with an oracle another fit and the singular values of the tangent design.
+    The result is None after an exception. Costs the call, and with an oracle another fit and the
+    singular values of the tangent design.
     """
     row = Row(
         seed=trial.seed,
@@ -233,9 +257,9 @@ def judge(trial: Trial) -> Row:
     except Exception as error:  # a crash is an outcome
         seconds = time.process_time() - begin
         note = f"{type(error).__name__}: {error}"
-        return replace(row, verdict=CRASH, seconds=seconds, note=note)
+        return replace(row, verdict=CRASH, seconds=seconds, note=note), None
     row = replace(row, seconds=time.process_time() - begin, **_facts(trial, result))
-    return replace(row, verdict=verdict(row))
+    return replace(row, verdict=verdict(row)), result
 
 
 def _sizes(numbers: Any) -> str:
