@@ -19,7 +19,10 @@ PROBLEMS, QUICK, REPORT = 2000, 60, 100
 def verdict(problems: int, seed: int, jobs: int, kernel: str | None) -> tuple[list[Any], list[Any]]:
     """Judge problems and print the tables; return the rows and the goals."""
     from lowtucker.lab.bench import confusion
+    from lowtucker.lab.bench.verdict import check_kernel
 
+    if kernel is not None:
+        check_kernel(kernel)
     rows = _judged(seed, range(problems), jobs)
     others = None if kernel is None else _judged(seed, range(problems), jobs, kernel)
     for column in ("operator", "noise", "family"):

@@ -93,7 +93,7 @@ def flips(rows: Sequence[Row], others: Sequence[Row]) -> list[int]:
 
 def slowest(rows: Sequence[Row], count: int = 10) -> list[Row]:
     """Return the rows that took the most CPU seconds, the slowest first."""
-    measured = [row for row in rows if row.verdict != SKIPPED]
+    measured = [row for row in rows if not math.isnan(row.seconds)]
     return sorted(measured, key=lambda row: -row.seconds)[:count]
 
 

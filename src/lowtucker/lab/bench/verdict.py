@@ -42,6 +42,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import one_blas_thread
+from lowtucker.lab.bench.timing import timed
 from lowtucker.lab.bench.zoo import Trial, problem
 from lowtucker.problem import Problem
 from lowtucker.recovery import recover, solve
@@ -61,6 +62,7 @@ __all__ = [
     "SKIPPED",
     "SUCCESS",
     "Row",
+    "check_kernel",
     "examine",
     "judge",
     "oracle_error",
@@ -76,6 +78,8 @@ MISSES = (FALSE_SUCCESS, FALSE_FAILURE, MISSED, CRASH) = (
     "false success", "false failure", "missed", "crash",
 )  # fmt: skip
 SUCCESS, FAILURE, SKIPPED = "success", "failure", "skipped"
+# Variable by which OpenBLAS is told its kernel, as it is loaded
+CORETYPE = "OPENBLAS_CORETYPE"
 # Wall seconds of a call
 SECONDS = 20.0
 # Tolerance of the residual, the default of `recover`; errors that count as zero
@@ -186,25 +190,44 @@ def run(
     kernel : str, optional
         Kernel of OpenBLAS to use, such as "Haswell": it decides how sums are rounded.
     """
-    fresh = multiprocessing.get_context("spawn")
-    with _environment(OPENBLAS_CORETYPE=kernel), ProcessPoolExecutor(jobs, fresh) as pool:
+    with _processes(jobs, kernel) as pool:
         yield from pool.map(partial(outcome, seed), indices)
 
 
+def check_kernel(kernel: str) -> None:
+    """Raise ValueError if BLAS does not change with this kernel: it ignores unknown names."""
+    names = []
+    for one in (None, kernel):
+        with _processes(1, one) as pool:
+            names.append(pool.submit(_architecture).result())
+    if names[0] == names[1]:
+        raise ValueError(
+            f"With the kernel {kernel!r} BLAS is {names[1]}, as without it; expected another "
+            "kernel of OpenBLAS that this CPU can run. Try Haswell, Nehalem or Prescott."
+        )
+
+
+def _architecture() -> str:
+    from threadpoolctl import threadpool_info
+
+    found = (pool for pool in threadpool_info() if pool["user_api"] == "blas")
+    return ", ".join(dict.fromkeys(f"{p['internal_api']} {p.get('architecture')}" for p in found))
+
+
 @contextmanager
-def _environment(**variables: str | None) -> Iterator[None]:
-    """Set environment variables, for new processes; None leaves one alone."""
-    given = {name: value for name, value in variables.items() if value is not None}
-    before = {name: os.environ.get(name) for name in given}
-    os.environ.update(given)
+def _processes(jobs: int, kernel: str | None) -> Iterator[ProcessPoolExecutor]:
+    """Start new processes, in which BLAS has this kernel; None for the usual one."""
+    before = os.environ.get(CORETYPE)
+    if kernel is not None:
+        os.environ[CORETYPE] = kernel
     try:
-        yield
+        with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
+            yield pool
     finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
+        if before is not None:
+            os.environ[CORETYPE] = before
+        else:
+            os.environ.pop(CORETYPE, None)
 
 
 def outcome(seed: int, index: int) -> Row:
@@ -249,16 +272,13 @@ def examine(trial: Trial) -> tuple[Row, Result | None]:
         rank_given=_sizes(trial.arguments.get("rank")),
         m=trial.A.m,
         m_per_dof=trial.m_per_dof,
-        oracle=oracle_error(trial),
     )
-    begin = time.process_time()
     try:
-        result = solved(trial)
+        row = replace(row, oracle=oracle_error(trial))
+        result, seconds = timed(partial(solved, trial), time.process_time)
     except Exception as error:  # a crash is an outcome
-        seconds = time.process_time() - begin
-        note = f"{type(error).__name__}: {error}"
-        return replace(row, verdict=CRASH, seconds=seconds, note=note), None
-    row = replace(row, seconds=time.process_time() - begin, **_facts(trial, result))
+        return replace(row, verdict=CRASH, note=f"{type(error).__name__}: {error}"), None
+    row = replace(row, seconds=seconds, **_facts(trial, result))
     return replace(row, verdict=verdict(row)), result
 
 
@@ -268,11 +288,11 @@ def _sizes(numbers: Any) -> str:
     return ",".join(map(str, numbers))
 
 
-def solved(trial: Trial, **arguments: Any) -> Result:
+def solved(trial: Trial) -> Result:
     """Call ``recover`` on a problem, without warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        return recover(trial.A, trial.y, **{"max_seconds": SECONDS, **trial.arguments, **arguments})
+        return recover(trial.A, trial.y, max_seconds=SECONDS, **trial.arguments)
 
 
 def _facts(trial: Trial, result: Result) -> dict[str, Any]:
@@ -339,7 +359,8 @@ def _from_truth(trial: Trial) -> Result:
         X = X + NUDGE * np.linalg.norm(X) / np.linalg.norm(nudge) * nudge
     start = hosvd(X, rank)
     if "loss" in trial.arguments:
-        return solved(trial, rank=rank, solver=RGN(), start=start)
+        changed = {"rank": rank, "solver": RGN(), "start": start}
+        return solved(replace(trial, arguments={**trial.arguments, **changed}))
     stop = ResidualBelow(1e-12) | Stalled() | MaxEpochs(100)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
