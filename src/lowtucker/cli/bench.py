@@ -34,6 +34,7 @@ OPTIONS = {
     "regression": (),
     "realdata": ("only", "data", "quick", "update"),
     "costs": (),
+    "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel"),
 }
 
 
@@ -43,7 +44,8 @@ OPTIONS = {
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="recover, structured, realdata: the yardsticks to run.")  # fmt: skip
+              help="recover, structured, realdata: the yardsticks to run. verdict: indices of "
+              "problems, to run alone and to print whole.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one.")  # fmt: skip
@@ -61,14 +63,25 @@ OPTIONS = {
               help="realdata: folder of candle_5_A.mat, Birmingham.mat and Hangzhou.mat; default "
               f"{DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
-              help="realdata: omit the methods that the library is compared with.")  # fmt: skip
+              help="realdata: omit the methods that the library is compared with. verdict: 60 "
+              "problems.")  # fmt: skip
 @click.option("--update", is_flag=True, default=None,
               help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
+@click.option("--problems", type=click.IntRange(min=1),
+              help="verdict: number of problems, default 2000.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0),
+              help="verdict: seed of the problems, default 0.")  # fmt: skip
+@click.option("--jobs", type=click.IntRange(min=1),
+              help="verdict: number of processes, default 2.")  # fmt: skip
+@click.option("--kernel", metavar="NAME",
+              help="verdict: run again with this kernel of OpenBLAS, such as Haswell or Prescott, "
+              "and count other verdicts.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, data: Path | None, quick: bool | None,
-          update: bool | None, overwrite: bool) -> None:  # fmt: skip
+          update: bool | None, problems: int | None, seed: int | None, jobs: int | None,
+          kernel: str | None, overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
@@ -86,6 +99,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 scikit-learn's imputers, means and main effects; a quarter of an hour
     costs       a step of each solver on sampled entries against the model by which "auto"
                 chooses, and the default against ALS on ill-conditioned tensors; a minute
+    verdict     recover(A, y) on random problems of many kinds: how often success, status and
+                error estimate are right; half an hour
 
     \b
     Yardsticks of `recover`:
@@ -119,18 +134,21 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder, "data": data,
-               "quick": quick, "update": update}  # fmt: skip
+               "quick": quick, "update": update, "problems": problems, "seed": seed,
+               "jobs": jobs, "kernel": kernel}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
                 f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
-                "--gigabytes to dask; --only, --data, --quick and --update to realdata."
+                "--gigabytes to dask; --only, --data, --quick and --update to realdata; --only, "
+                "--quick, --problems, --seed, --jobs and --kernel to verdict."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
         check_folder(file.parent)
     check_targets(files, overwrite or bool(update))
+    goals = None
     if what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
@@ -143,13 +161,16 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _realdata(only, data, bool(quick), csv_file if update else None)
     elif what == "costs":
         rows = _costs()
+    elif what == "verdict":
+        rows, goals = _verdict(only, problems, bool(quick), seed or 0, jobs or 2, kernel)
     else:
         rows = _iteration()
     if csv_file is not None:
         from lowtucker.lab.bench.timing import write_csv
 
         write_csv(rows, csv_file)
-    sys.exit(NOT_RECOVERED if any(row.met is False for row in rows) else 0)
+    missed = any(row.met is False for row in (rows if goals is None else goals))
+    sys.exit(NOT_RECOVERED if missed else 0)
 
 
 def _iteration() -> list[Any]:
@@ -178,6 +199,22 @@ def _costs() -> list[Any]:
     from lowtucker.lab.bench import costs
 
     return _ratios(costs.run())
+
+
+def _verdict(
+    only: str | None, problems: int | None, quick: bool, seed: int, jobs: int, kernel: str | None
+) -> tuple[list[Any], list[Any]]:
+    from lowtucker.cli import verdict
+
+    if only is not None:
+        if problems is not None or quick or kernel is not None:
+            raise ValueError(
+                "--only of verdict runs the problems that it names: omit --problems, --quick and "
+                "--kernel."
+            )
+        return verdict.single_problems(seed, verdict.indices_of(only))
+    count = verdict.QUICK if quick else verdict.PROBLEMS
+    return verdict.verdict(problems or count, seed, jobs, kernel)
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:
