@@ -210,7 +210,7 @@ def _verdict(
         if problems is not None or quick or kernel is not None:
             raise ValueError(
                 "--only of verdict runs the problems that it names: omit --problems, --quick and "
-                "--kernel."
+                "--kernel. For another kernel set OPENBLAS_CORETYPE in the environment."
             )
         return verdict.single_problems(seed, verdict.indices_of(only))
     count = verdict.QUICK if quick else verdict.PROBLEMS

@@ -79,7 +79,8 @@ class Trial:
     level : float
         Size of the noise relative to that of the measurements; NaN for real data.
     given : str
-        Rank that is given: a key of :data:`GIVEN`.
+        Rank that is given: a key of :data:`GIVEN`; "small" for any rank of a tensor without a low
+        one.
     A : MeasurementOperator
     y : array
     X_true : array

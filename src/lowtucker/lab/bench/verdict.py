@@ -188,7 +188,13 @@ def run(
     jobs : int
         Number of processes.
     kernel : str, optional
-        Kernel of OpenBLAS to use, such as "Haswell": it decides how sums are rounded.
+        Kernel of OpenBLAS to use, such as "Haswell": it decides how sums are rounded, those that
+        make the problem as well.
+
+    Notes
+    -----
+    A call has 20 seconds of wall time: on a busy machine, slow problems may end earlier than on an
+    idle one, with another verdict.
     """
     with _processes(jobs, kernel) as pool:
         yield from pool.map(partial(outcome, seed), indices)
