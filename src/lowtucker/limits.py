@@ -16,13 +16,17 @@ PLENTY = 2.8
 STRUCTURE = 5.0
 # Size of the least misfit that would be seen, in units of what random signs give
 VISIBLE = 1.5
-# Relative residuals above this are too large to be called noise by solvers
-CLEAR = 0.3
+# Relative residuals above this are too large to be called noise by solvers; those below SMALL are,
+# if there is no structure, even where little would be seen; those that exceed the floor of noise of
+# a given size by LITTLE_MORE may be
+CLEAR, SMALL, LITTLE_MORE = 0.3, 0.1, 1.5
 # With fewer than PLENTY measurements per degree of freedom, the lowest residual must be reached by
 # so many starts, and by such a share of them: of 133 problems with 1.03 to 1.8, local minima with
 # small estimates were reached by at most 16 % of the starts, and those by more than 3 had estimates
 # above FEW_ERROR
 AGAIN, AGAIN_SHARE, FEW_ERROR = 4, 0.1, 0.3
+# or the held-out residual of a search be no larger than cross-validation predicts, times this
+AGREES = 2.0
 # Residuals whose kurtosis exceeds that of normal noise by so many standard deviations, with such a
 # share of their squares beyond OUTLYING standard deviations, by the median, have outliers
 KURTOSIS, OUTLIERS, OUTLYING = 8.0, 0.25, 4.0

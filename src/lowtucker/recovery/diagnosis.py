@@ -20,10 +20,12 @@ import numpy as np
 from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
+    AGREES,
     FEW_ERROR,
     HOPELESS,
     KURTOSIS,
     LARGEST,
+    LITTLE_MORE,
     NEAR_ESTIMATE,
     NEAR_ROUNDING,
     NEAR_STRUCTURE,
@@ -31,6 +33,7 @@ from lowtucker.limits import (
     OUTLIERS,
     PLENTY,
     POOR_FIT,
+    SMALL,
     STRUCTURE,
     VISIBLE,
 )
@@ -177,22 +180,14 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
 def noise_of_unknown_size(case: Case) -> list[Finding]:
     """Claim: the residual is noise, as it has no structure. Noise is found wanting in 0.1 %.
 
-    With few measurements no structure would be seen: several starts must agree instead, and the
-    error be small. One pass and 17 adjoints.
+    With few measurements no structure would be seen: several starts, or held-out measurements of
+    a search, must agree instead. One pass and 17 adjoints.
     """
     if not _asks_for_noise(case):
         return []
-    evidence, result = case.evidence, case.result
+    evidence = case.evidence
     if evidence.few or evidence.uneven:
-        upper = evidence.accuracy.interval[1]
-        lowest, starts = evidence.agreement
-        numbers = {"starts": starts, "lowest": lowest, "upper": upper}
-        if not (evidence.agreement.found_again and upper <= FEW_ERROR):
-            return []
-        text = (
-            f"{lowest} of {starts} starts led to the same residual, {result.residual:.2g}: noise."
-        )
-        return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+        return _noise_by_agreement(case)
     found = evidence.structure
     if found is None:
         return []
@@ -210,11 +205,40 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
     return findings
 
 
+def _noise_by_agreement(case: Case) -> list[Finding]:
+    """Noise, where several starts led to the same residual, or unseen measurements agree."""
+    evidence, residual = case.evidence, case.result.residual
+    lowest, starts = evidence.agreement
+    score = _score_of_search(case)
+    if evidence.agreement.found_again:
+        text = f"{lowest} of {starts} starts led to the same residual, {residual:.2g}: noise."
+    elif score is not None and score <= AGREES * evidence.cross_validated:
+        text = f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
+    else:
+        return []
+    numbers = {"starts": starts, "lowest": lowest, "score": score}
+    return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+
+
+def _score_of_search(case: Case) -> float | None:
+    """Held-out residual of a search for the rank, if there was one."""
+    found = (f for f in case.result.findings if f.kind == "rank found")
+    return next((f.numbers.get("score") for f in found), None)
+
+
 def _asks_for_noise(case: Case) -> bool:
-    """Whether a fit got stuck above rounding error, with noise of unknown size."""
-    stuck = case.result.status is Status.STALLED and case.rank_settled
-    known = case.fit.noise_std is not None
-    return stuck and not known and case.evidence.is_tucker and not _at_rounding(case)
+    """Whether a fit got stuck above rounding error, with noise of unknown size.
+
+    Or where noise of the given size may have left a little more than it should.
+    """
+    result, std = case.result, case.fit.noise_std
+    if result.status is not Status.STALLED or not case.rank_settled or _at_rounding(case):
+        return False
+    if not case.evidence.is_tucker:
+        return False
+    if std is None or result.weights is not None:
+        return True
+    return bool(result.residual <= LITTLE_MORE * noise_floor(case.problem, std, result.rank))
 
 
 def _at_rounding(case: Case) -> bool:
@@ -279,17 +303,20 @@ def approximated(case: Case) -> list[Finding]:
     """Claim: X predicts held-out measurements this well, be the residual noise or misfit.
 
     By cross-validation, where it cannot be told which: too few measurements for a larger rank, or
-    a structure that no larger rank explains. Of rows that are not isotropic it says less.
+    a structure that no larger rank explains. Small residuals without structure are called noise.
     """
-    result, evidence = case.result, case.evidence
-    if result.status is not Status.STALLED or not evidence.is_tucker or _at_rounding(case):
+    evidence = case.evidence
+    searched = _score_of_search(case)
+    if case.result.status is Status.STALLED and searched is not None and not case.rank_settled:
+        return _approximated_by_search(case, searched)
+    if not _asks_for_noise(case) or evidence.few or evidence.uneven:
         return []
-    if evidence.few or case.fit.noise_std is not None or case.fit.solver != "auto":
-        return []
-    if evidence.uneven:
-        return []
-    score = evidence.cross_validated
-    if not score < POOR_FIT:
+    score, found = evidence.cross_validated, evidence.structure
+    unstructured = found is not None and found.excess <= STRUCTURE
+    if unstructured and case.result.residual <= SMALL:
+        text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
+        return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
+    if not score < POOR_FIT or case.fit.solver != "auto":
         return []
     text = (
         f"Held-out measurements are predicted to {score:.2g}; whether the residual is noise, or "
@@ -297,6 +324,16 @@ def approximated(case: Case) -> list[Finding]:
     )
     changes = {"rank": None}
     return [Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=changes)]
+
+
+def _approximated_by_search(case: Case, score: float) -> list[Finding]:
+    """A rank that predicts held-out measurements, where larger ones could not be tried."""
+    if not score < POOR_FIT or case.evidence.uneven or _at_rounding(case):
+        return []
+    text = f"Held-out measurements are predicted to {score:.2g}; larger ranks could not be tried."
+    return [
+        Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=_more(case))
+    ]
 
 
 def stuck(case: Case) -> list[Finding]:
@@ -384,7 +421,7 @@ def outliers(case: Case) -> list[Finding]:
 def _with_estimate(case: Case) -> Case:
     """Case of a success with an estimate of its error, and an interval."""
     result, evidence = case.result, case.evidence
-    if not evidence.is_tucker:
+    if not evidence.is_tucker or not float(result.X.norm()):
         return case
     try:
         with case.fit.clock.watched():
@@ -410,10 +447,9 @@ def _with_estimate(case: Case) -> Case:
 
 def _by_cross_validation(case: Case) -> Result:
     """Result with the error on held-out measurements, which have noise as well: an upper bound."""
-    if case.result.error_estimate is not None and case.result.error_interval is not None:
-        return case.result  # by a search that held out measurements
-    score = case.evidence.cross_validated
-    low = score / math.sqrt(case.evidence.per_dof)
+    found = [f.numbers["score"] for f in case.result.findings if f.kind == "approximated"]
+    score = found[-1] if found else case.evidence.cross_validated
+    low = score / math.sqrt(max(case.evidence.per_dof, 1.0))
     return replace(case.result, error_estimate=score, error_interval=(0.7 * low, 1.3 * score))
 
 
@@ -461,8 +497,9 @@ def not_determined(case: Case) -> list[Finding]:
         numbers = {} if accuracy is None else {"margin": accuracy.margin}
         return [Finding("rank-deficient design", text, numbers, status, changes=_more(case))]
     estimate, interval = result.error_estimate, result.error_interval
-    upper = LARGEST if interval is None else interval[1]
-    if estimate is None or (estimate <= HOPELESS and upper <= LARGEST):
+    largest = FEW_ERROR if case.evidence.few and result.status is Status.NOISE_FLOOR else LARGEST
+    upper = largest if interval is None else interval[1]
+    if estimate is None or (estimate <= HOPELESS and upper <= largest):
         return []
     text = (
         f"The residual may have changed X by {estimate:.0%} (up to {upper:.0%}): take more "

@@ -55,7 +55,8 @@ def recovered(
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
             return explained(result)
-        return concluded(examined(problem, finished(problem, result, fit), fit, rank_settled=True))
+        result = finished(problem, result, fit, label)
+        return concluded(examined(problem, result, fit, rank_settled=True))
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
@@ -76,13 +77,13 @@ def recovered(
     return concluded(case)
 
 
-def finished(problem: Problem, result: Result, fit: Fit) -> Result:
+def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Result:
     """Result of "auto" after the last Gauss-Newton steps, where they still change X by much.
 
     A run that ends at the noise floor, or at tol where the measurements are ill-conditioned, is not
     yet at the minimum. The status stays. A few passes where there is something to do.
     """
-    worth = (Status.CONVERGED, Status.NOISE_FLOOR, Status.STALLED, Status.MAX_EPOCHS)
+    worth = (Status.CONVERGED, Status.NOISE_FLOOR, Status.STALLED)
     if fit.solver != "auto" or result.status not in worth or fit.time_is_up:
         return result
     if not isinstance(result.X, TuckerTensor) or result.degrees_of_freedom >= problem.equations:
@@ -101,9 +102,8 @@ def finished(problem: Problem, result: Result, fit: Fit) -> Result:
         return result
     tol = max(100 * eps(problem.y), fit.tol * 1e-6) if exact else fit.tol
     last = replace(fit, loss="squared", noise_std=None, tol=tol)
-    again = last(
-        weighted, result.rank, start=result.X, solver=RGN(), before=result, label="last steps"
-    )
+    label = f"{label} last steps".strip()
+    again = last(weighted, result.rank, start=result.X, solver=RGN(), before=result, label=label)
     if not again.residual <= result.residual or again.status in OVER:
         return result
     status = Status.CONVERGED if again.residual <= fit.tol else result.status

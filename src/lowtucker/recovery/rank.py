@@ -121,7 +121,9 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
         text += " The search stopped early: more measurements, or time, may lead further."
     factors = (1 / NEAR_EXPECTED, NEAR_EXPECTED)
     rivals |= {smaller_rank(result, factor) or result.rank for factor in factors}
-    found_rank = Finding("rank found", text, {"rank": result.rank, "settled": settled})
+    score = None if best is None else best.score
+    numbers = {"rank": result.rank, "settled": settled, "score": score}
+    found_rank = Finding("rank found", text, numbers)
     return replace(result, findings=(found_rank, *_close_call(result.rank, rivals))), settled
 
 

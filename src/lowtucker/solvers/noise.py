@@ -98,7 +98,7 @@ def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure |
         return None
     own, *others = np.concatenate(norms)
     mean, spread = np.mean(others, axis=0), np.std(others, axis=0, ddof=1)
-    length, effective = _rows(np.concatenate(adjoints)[1:], problem.m)
+    length, effective = _rows(np.concatenate(adjoints)[1:], r)
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.nan_to_num((own - mean) / spread, nan=0.0)
         share = math.sqrt(min(1.0, effective / size(problem.shape)))
@@ -106,18 +106,20 @@ def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure |
     return Structure(float(excess.max()), visible, effective)
 
 
-def _rows(G: NumPyArray, m: int) -> tuple[float, float]:
-    r"""Length of the adjoints of a vector with random signs, and how many rows count in it.
+def _rows(G: NumPyArray, r: NumPyArray) -> tuple[float, float]:
+    r"""Length of the adjoints of a vector r with random signs, and how many rows count.
 
-    With K the gram matrix of the rows times the vector, products of two such adjoints have the mean
-    square :math:`\|K\|_F^2`. Rows count :math:`(\mathrm{tr} K)^2 / \|K\|_F^2` times 1 + m/N, which
-    is m for i.i.d. rows; times 3, for the fourth moment of normal residuals.
+    With K the gram matrix of the rows times r, products of two such adjoints have the mean square
+    :math:`\|K\|_F^2`. :math:`(\mathrm{tr} K)^2 / \|K\|_F^2` rows count, times 1 + m/N, so that it is m
+    for i.i.d. rows, and times the kurtosis of r.
     """
     products = np.abs(G.conj() @ G.T) ** 2
     square = float(np.mean(np.diagonal(products) ** 0.5))
     count = len(G)
     off = (float(np.sum(products)) - float(np.sum(np.diagonal(products)))) / (count * (count - 1))
-    effective = 3 * (1 + m / G.shape[1]) * square**2 / off if off > 0 else float(m)
+    m, sizes = len(r), np.abs(r) ** 2
+    kurtosis = m * float(np.sum(sizes**2)) / float(np.sum(sizes)) ** 2
+    effective = kurtosis * (1 + m / G.shape[1]) * square**2 / off if off > 0 else float(m)
     return math.sqrt(square), min(effective, float(m))
 
 

@@ -34,7 +34,7 @@ SAME = 1.001
 FLOOR, ENDS = 1.05, 3
 # Degrees of freedom above which products with D are the better way: a gram of 200 MB; and for
 # operators without a design of their own, where D takes a forward for each
-LARGE, FEW = 5000, 100
+LARGE, FEW = 5000, 300
 # Multiple of the rounding unit at which a residual cannot fall any more
 ROUNDING = 10
 
@@ -263,12 +263,12 @@ def _same_again(ends: tuple[float, ...], plenty: bool) -> bool:
     """Whether the lowest end was found again so often that other starts are pointless.
 
     It is then what the measurements leave. With few measurements it is most often a local minimum
-    that is found again.
+    that is found again, unless most starts end there.
     """
     lowest = min(ends)
     same = sum(end <= SAME * lowest for end in ends)
     if not plenty:
-        return same >= 20
+        return same >= 20 or (same >= 8 and 2 * same >= len(ends) and lowest <= CLEAR)
     return same >= 2 or (lowest <= CLEAR and sum(end <= FLOOR * lowest for end in ends) >= ENDS)
 
 
