@@ -203,6 +203,10 @@ class MeasurementOperator(ABC):
             )
         return EntriesOperator(self.shape, indices), y, weights
 
+    def rows_in_memory(self) -> Array | None:
+        """Return the rows as a NumPy array (m, n_1, ..., n_d), if they are one; None by default."""
+        return None
+
     def scale_exponent(self) -> int | None:
         """Return the exponent of ||A(X)|| for X of norm 1, if known without measuring; or None."""
         return None

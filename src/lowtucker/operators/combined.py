@@ -375,6 +375,13 @@ class ScaledOperator(WrappedOperator):
         own = to_numpy(self.factor)
         return indices, own if factors is None else own * factors
 
+    def rows_in_memory(self) -> Array | None:
+        """Return those of the inner operator times the factors: a copy."""
+        rows = self.inner.rows_in_memory()
+        if rows is None:
+            return None
+        return to_numpy(self.factor).reshape(-1, *(1,) * len(self.shape)) * rows
+
     def _scaled(self, y: Array) -> Array:
         return in_precision(self.factor, y.dtype) * y
 

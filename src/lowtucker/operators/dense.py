@@ -133,6 +133,10 @@ class DenseOperator(MatrixOperator):
         other._set_rows(matrix)
         return other
 
+    def rows_in_memory(self) -> Array | None:
+        """Return the rows as tensors, a view of a NumPy matrix; None for batches and others."""
+        return self._unvec(self.matrix) if self.tiles and not self.batch_shape else None
+
     def _vec(self, X: Array) -> Array:
         return super()._vec(self._cast(X))
 

@@ -45,6 +45,11 @@ class PoweredOperator(WrappedOperator):
         ones = np.ones(self.m) if factors is None else to_numpy(factors)
         return indices, shifted(ones, self.power)
 
+    def rows_in_memory(self) -> Array | None:
+        """Return those of the inner operator times the power: a copy."""
+        rows = self.inner.rows_in_memory()
+        return None if rows is None else shifted(rows, self.power)
+
     def _forward(self, X: Array) -> Array:
         return shifted(self.inner.forward(shifted(X, self.before)), self.after)
 

@@ -17,6 +17,7 @@ from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
@@ -55,6 +56,7 @@ def recovered(
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
             return explained(result)
+        result = preconditioned(problem, given, fit, result) or result
         result = finished(problem, result, fit, label)
         return concluded(examined(problem, result, fit, rank_settled=True))
     if start is not None:

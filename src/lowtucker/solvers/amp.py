@@ -28,7 +28,7 @@ from lowtucker.tensor.products import norm
 from lowtucker.thresholding import ShrunkTensor
 from lowtucker.thresholding.sure import sure_shrinkage
 
-__all__ = ["AMP", "look_at_rows"]
+__all__ = ["AMP", "look_at_rows", "spread_of_rows"]
 
 # Rows are orthogonal where A(A*(v)) is a multiple of v to this
 ORTHOGONAL = 1e-3
@@ -283,6 +283,24 @@ def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
     probes = [like(_normal(rng, shape, of_complex), problem.y, dtype) for _ in range(PROBES)]
     sizes = [float(to_numpy(problem.measured_norm(g))) ** 2 for g in probes]
     return Rows(float(np.mean(sizes)) / N, total, False, equal, spread), 2.0 + PROBES
+
+
+def spread_of_rows(problem: Problem, seed: tuple[int, int]) -> float:
+    """Spread of the eigenvalues of A A*, as in :class:`Rows`, of rows with their weights.
+
+    By one random vector. Two passes.
+    """
+    xp, rng = namespace(problem.y), generator(seed, Stream.PROBE)
+    v = like(_normal(rng, (problem.m,), is_complex(problem.y)), problem.y, problem.y.dtype)
+    roots = None if problem.weights is None else xp.sqrt(problem.weights)
+    if roots is not None:
+        v = xp.where(roots > 0, v, xp.zeros_like(v))
+    back = problem.A.adjoint(v if roots is None else roots * v)
+    back = problem.A.forward(back)
+    back = back if roots is None else roots * back
+    sizes = [float(to_numpy(_real_inner(*pair))) for pair in ((v, v), (v, back), (back, back))]
+    spread = sizes[0] * sizes[2] / (sizes[1] ** 2 or 1.0)
+    return spread / (1 + float(problem.equations) / size(problem.shape))
 
 
 def _probe(problem: Problem, state: State) -> Array:

@@ -110,8 +110,8 @@ def _rows(G: NumPyArray, r: NumPyArray) -> tuple[float, float]:
     r"""Length of the adjoints of a vector r with random signs, and how many rows count.
 
     With K the gram matrix of the rows times r, products of two such adjoints have the mean square
-    :math:`\|K\|_F^2`. :math:`(\mathrm{tr} K)^2 / \|K\|_F^2` rows count, times 1 + m/N, so that it is m
-    for i.i.d. rows, and times the kurtosis of r.
+    :math:`\|K\|_F^2`. Then :math:`(\mathrm{tr} K)^2 / \|K\|_F^2` rows count, times 1 + m/N and the
+    kurtosis of r, so that it is m for i.i.d. rows.
     """
     products = np.abs(G.conj() @ G.T) ** 2
     square = float(np.mean(np.diagonal(products) ** 0.5))
