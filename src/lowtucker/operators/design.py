@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace
+from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace, size
 from lowtucker._array.clock import check_time
 from lowtucker.tensor.tangent import TangentSpace
 
@@ -85,9 +85,13 @@ class TangentDesign:
     def rows(self) -> Iterator[tuple[slice, Array]]:
         """D in blocks of rows, in one pass.
 
-        Here all rows at once, by dof forwards; operators with access to their rows do better.
+        Here all rows at once, by dof forwards; operators with access to their rows do better. The
+        tensors are formed together where these are no more than 10^7 numbers.
         """
         xp = namespace(self.T.X.core)
+        if self.T.dof * size(self.T.X.shape) <= FORMED:
+            yield slice(0, self.A.m), xp.matrix_transpose(self.A.forward(self.T.basis()))
+            return
         unit = like(xp.eye(self.T.dof, dtype=self.T.X.core.dtype), self.T.X.core)
         columns = [self.matvec(unit[k, :]) for k in range(self.T.dof)]
         yield slice(0, self.A.m), xp.stack(columns, axis=1)
@@ -116,6 +120,8 @@ class TangentDesign:
         return NormalEquations(gram, gradient, xp.concat(residuals))
 
 
+# Numbers of tangent vectors that are formed together
+FORMED = 10**7
 # Bytes of a matrix that become rows of D at a time: more than that is never copied
 TILE_BYTES = 1 << 24
 # Rows of D that are kept together

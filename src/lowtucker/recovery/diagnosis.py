@@ -162,7 +162,7 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
         findings.append(Finding("noise floor", text, numbers, borderline=True))
     if result.status is Status.NOISE_FLOOR or result.residual > floor:
         return findings
-    lowest, starts = evidence.agreement
+    lowest, starts, _ = evidence.agreement
     if evidence.agreement.found_again or not evidence.few:
         text = "The residual is as small as the given noise leaves it."
         return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
@@ -208,7 +208,7 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
 def _noise_by_agreement(case: Case) -> list[Finding]:
     """Noise, where several starts led to the same residual, or unseen measurements agree."""
     evidence, residual = case.evidence, case.result.residual
-    lowest, starts = evidence.agreement
+    lowest, starts, _ = evidence.agreement
     score = _score_of_search(case)
     if evidence.agreement.found_again:
         text = f"{lowest} of {starts} starts led to the same residual, {residual:.2g}: noise."
@@ -343,7 +343,7 @@ def stuck(case: Case) -> list[Finding]:
         return []
     if not evidence.is_tucker:
         return []
-    lowest, starts = evidence.agreement
+    lowest, starts, _ = evidence.agreement
     numbers = {"starts": starts, "lowest": lowest, "per_dof": evidence.per_dof}
     if evidence.few:
         text = (

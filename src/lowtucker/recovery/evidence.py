@@ -33,15 +33,20 @@ SAME = 1.01
 
 
 class Agreement(NamedTuple):
-    """How many starts ended, and how many of them at the lowest residual."""
+    """How many starts ended, and how many of them at the lowest residual.
+
+    ``confirmed`` says whether a fit to preconditioned measurements led there, too.
+    """
 
     lowest: int
     starts: int
+    confirmed: bool = False
 
     @property
     def found_again(self) -> bool:
         """Whether the lowest residual is no accident of one start."""
-        return self.lowest >= AGAIN and self.lowest >= AGAIN_SHARE * self.starts
+        often = self.lowest >= AGAIN and self.lowest >= AGAIN_SHARE * self.starts
+        return often or self.confirmed
 
 
 class Outliers(NamedTuple):
@@ -142,8 +147,10 @@ class Evidence:
         """Where the starts of the last solver ended."""
         memory = None if self.result.state is None else self.result.state.memory
         ends = memory.ends if isinstance(memory, Trace) else ()
-        lowest = min((float(self.result.residual), *ends))
-        return Agreement(sum(end <= SAME * lowest for end in ends), len(ends))
+        lowest = SAME * min((float(self.result.residual), *ends))
+        others = [f.numbers["residual"] for f in self.result.findings if f.kind == "preconditioned"]
+        confirmed = any(other <= lowest for other in others) and bool(ends)
+        return Agreement(sum(end <= lowest for end in ends), len(ends), confirmed)
 
     @cached_property
     def outliers(self) -> Outliers:

@@ -11,7 +11,7 @@ import numpy as np
 from lowtucker._array import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
 from lowtucker._array.linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
-from lowtucker.tensor.products import product
+from lowtucker.tensor.products import multi_mode_product, product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import fold, unfolded
 
@@ -302,6 +302,28 @@ class TangentSpace:
                 shape = (*X.rank[:k], corner.shape[0], *X.rank[k + 1 :])
                 core = core + _placed(fold(corner, k, shape), {k: X.rank[k]}, factors)
         return TuckerTensor.trusted(core, factors)
+
+    def basis(self) -> Array:
+        """Return the tangent vectors of all unit coordinates as arrays, shape (dof, n_1, ..., n_d).
+
+        Memory: dof N numbers.
+        """
+        xp, X = namespace(self.X.core), self.X
+        unit = like(np.eye(size(X.rank)), X.core, X.core.dtype)
+        parts = [multi_mode_product(xp.reshape(unit, (-1, *X.rank)), X.factors)]
+        for k, U in enumerate(X.factors):
+            n, r = U.shape
+            if n == r:
+                continue
+            rows = fold(adjoint(self.rows[k]), k, X.rank)
+            rows = xp.expand_dims(xp.moveaxis(rows, k, 0), axis=k + 1)
+            others = [None if j == k else V for j, V in enumerate(X.factors)]
+            wide = multi_mode_product(rows, others)[None, ...]
+            outside = self.complements[k].times(like(np.eye(n - r), X.core, X.core.dtype))
+            shape = (n - r, 1, *(n if j == k else 1 for j in range(len(X.shape))))
+            arm = xp.reshape(xp.matrix_transpose(outside), shape) * wide
+            parts.append(xp.reshape(arm, (-1, *X.shape)))
+        return xp.concat(parts, axis=0)
 
     def full(self, c: Array) -> Array:
         """Return the tangent vector of coordinates c as an array."""
