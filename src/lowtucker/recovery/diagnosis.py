@@ -438,11 +438,17 @@ def _with_estimate(case: Case) -> Case:
         and result.weights is None
         and result.status is not Status.CONVERGED
     ):
-        accuracy = accuracy.with_sigma(case.fit.noise_std)
+        accuracy = accuracy.with_sigma(_sigma(case.problem, case.fit.noise_std))
     if not accuracy.determined:
         return case.now(replace(result, error_estimate=None, error_interval=None))
     low, high = accuracy.interval
     return case.now(replace(result, error_estimate=accuracy.error, error_interval=(low, high)))
+
+
+def _sigma(problem: Problem, noise_std: float) -> float:
+    """Standard deviation of an equation of weight 1, where that of all measurements is given."""
+    total = problem.m if problem.weights is None else float(to_numpy(problem.weights).sum())
+    return float(noise_std * math.sqrt(total / problem.equations))
 
 
 def _by_cross_validation(case: Case) -> Result:
