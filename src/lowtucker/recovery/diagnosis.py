@@ -163,7 +163,7 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
     if result.status is Status.NOISE_FLOOR or result.residual > floor:
         return findings
     lowest, starts, _ = evidence.agreement
-    if evidence.agreement.found_again or not evidence.few:
+    if not (evidence.few or evidence.uneven) or _agreement(case):
         text = "The residual is as small as the given noise leaves it."
         return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
     text = (
@@ -207,17 +207,21 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
 
 def _noise_by_agreement(case: Case) -> list[Finding]:
     """Noise, where several starts led to the same residual, or unseen measurements agree."""
-    evidence, residual = case.evidence, case.result.residual
+    text = _agreement(case)
+    lowest, starts, _ = case.evidence.agreement
+    numbers = {"starts": starts, "lowest": lowest, "score": _score_of_search(case)}
+    return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)] if text else []
+
+
+def _agreement(case: Case) -> str:
+    """What confirms a fit of few measurements; nothing where nothing does."""
+    evidence, score = case.evidence, _score_of_search(case)
     lowest, starts, _ = evidence.agreement
-    score = _score_of_search(case)
     if evidence.agreement.found_again:
-        text = f"{lowest} of {starts} starts led to the same residual, {residual:.2g}: noise."
-    elif score is not None and score <= AGREES * evidence.cross_validated:
-        text = f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
-    else:
-        return []
-    numbers = {"starts": starts, "lowest": lowest, "score": score}
-    return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+        return f"{lowest} of {starts} starts led to the same residual: noise."
+    if score is not None and score <= AGREES * evidence.cross_validated:
+        return f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
+    return ""
 
 
 def _score_of_search(case: Case) -> float | None:
@@ -409,6 +413,8 @@ def outliers(case: Case) -> list[Finding]:
     relevant = (Status.NOISE_FLOOR, Status.STALLED, Status.LOCAL_MINIMUM, Status.RANK_TOO_SMALL,
                 Status.APPROXIMATED)  # fmt: skip
     if case.fit.loss != "squared" or case.result.status not in relevant or _at_rounding(case):
+        return []
+    if case.evidence.few:  # residuals of few measurements are not normal, whatever the noise is
         return []
     excess, count, share = case.evidence.outliers
     if excess < KURTOSIS or share < OUTLIERS:

@@ -8,9 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import eps
+from lowtucker._array import eps, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import FAR, UNFINISHED
+from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
@@ -21,6 +22,8 @@ from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
+from lowtucker.solvers.auto import automatic
+from lowtucker.solvers.manifold import dot
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -29,6 +32,8 @@ __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 NumPyArray = np.ndarray[Any, Any]
 # How often a search takes up a larger rank that diagnosis has found better
 RETRIES = 3
+# Share of the measurements that tell whether anything was recovered
+HELD = 0.2
 
 
 def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
@@ -58,7 +63,8 @@ def recovered(
             return explained(result)
         result = preconditioned(problem, given, fit, result) or result
         result = finished(problem, result, fit, label)
-        return concluded(examined(problem, result, fit, rank_settled=True))
+        result = concluded(examined(problem, result, fit, rank_settled=True))
+        return no_worse_than_zero(problem, result, fit)
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
@@ -76,7 +82,46 @@ def recovered(
         earlier = tuple(replace(f, status=None) for f in case.result.findings)
         result = replace(better, findings=(*earlier, *better.findings))
         case = examined(case.problem, finished(case.problem, result, fit), fit, settled)
-    return concluded(case)
+    return no_worse_than_zero(problem, concluded(case), fit)
+
+
+def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
+    """Result that was not recovered, shrunk where it predicts held-out measurements badly.
+
+    A quick fit to most of the measurements tells: where it predicts the others no better than zero
+    does, X is multiplied by the number with which it predicts them best, between 0 and 1.
+    """
+    lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
+    if fit.solver != "auto" or result.status not in lost or fit.time_is_up:
+        return result
+    parts = Holdout.draw(problem, HELD, fit.seed)
+    if parts is None or not isinstance(result.X, TuckerTensor):
+        return result
+    quietly = replace(fit, callbacks=(), noise_std=None, X_true=None)
+    solver = automatic(parts.train, result.rank, quick=True)
+    first = quietly(parts.train, result.rank, solver=solver)
+    residual = parts.held.residual(first.X)
+    score = parts.candidate(first.X, residual, fit).score
+    if first.status is Status.INTERRUPTED or not score > 1:
+        return result
+    weights = parts.held.weights
+    measured = parts.held.y - residual
+    seen = dot(weights * measured, measured)
+    factor = min(max(dot(weights * measured, parts.held.y) / seen, 0.0), 1.0) if seen else 0.0
+    text = (
+        "Nothing was recovered: a fit to other measurements predicts held-out ones no better than "
+        f"zero does ({score:.2g}). X was multiplied by {factor:.2g}."
+    )
+    X = result.X * factor
+    shrunk = replace(
+        result, X=X, residual=float(to_numpy(problem.relative_residual(X))), error_estimate=None,
+        error_interval=None, error=_error(X, fit.X_true),
+    )  # fmt: skip
+    return shrunk.found(Finding("nothing recovered", text, {"score": score, "factor": factor}))
+
+
+def _error(X: TuckerTensor, X_true: Any) -> float | None:
+    return None if X_true is None else float(to_numpy(relative_error(X, X_true)))
 
 
 def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Result:

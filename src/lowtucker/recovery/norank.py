@@ -95,10 +95,15 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     tie = NOISY_TIE if hard.success else TIE
     if hard.held_out is None or hard.held_out > tie * soft.of_held:  # of the same measurements
         return _kept(soft, hard)
-    if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
+    stuck = (Status.STALLED, Status.RANK_TOO_SMALL, Status.LOCAL_MINIMUM)
+    if hard.status in stuck:  # it predicts as well all the same
         if not soft.isotropic:
             return _kept(soft, hard)
-        hard = replace(hard, status=Status.APPROXIMATED)
+        low, high = 0.3 * hard.held_out, 1.3 * hard.held_out
+        hard = replace(
+            hard, status=Status.APPROXIMATED, error_estimate=hard.held_out,
+            error_interval=(low, high),
+        )  # fmt: skip
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
     of_the_data = [f for f in soft.result.findings if f.kind in OF_THE_DATA]
