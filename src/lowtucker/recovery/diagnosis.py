@@ -41,10 +41,15 @@ from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
+from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.result import Result
 from lowtucker.status import UNDETERMINED, Finding, Status
+
+# Share of the measurements that another fit does not see, and how many must be left per degree of
+# freedom
+HELD, LEAST = 1 / 8, 1.1
 
 __all__ = ["Case", "concluded", "examined", "larger_rank_of"]
 
@@ -215,13 +220,28 @@ def _noise_by_agreement(case: Case) -> list[Finding]:
 
 def _agreement(case: Case) -> str:
     """What confirms a fit of few measurements; nothing where nothing does."""
-    evidence, score = case.evidence, _score_of_search(case)
+    evidence = case.evidence
     lowest, starts, _ = evidence.agreement
     if evidence.agreement.found_again:
         return f"{lowest} of {starts} starts led to the same residual: noise."
+    score = _score_of_search(case)
+    if score is None and evidence.accuracy.interval[1] <= FEW_ERROR:
+        score = _score_of_another_fit(case)
     if score is not None and score <= AGREES * evidence.cross_validated:
         return f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
     return ""
+
+
+def _score_of_another_fit(case: Case) -> float | None:
+    """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
+    result, fit = case.result, case.fit
+    parts = Holdout.draw(case.problem, HELD, fit.seed) if fit.solver == "auto" else None
+    if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
+        return None
+    quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
+    with interruptible() as interrupt:
+        again = quietly(parts.train, result.rank)
+    return None if interrupt.asked else parts.score(again.X, fit).score
 
 
 def _score_of_search(case: Case) -> float | None:
