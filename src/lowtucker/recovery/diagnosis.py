@@ -165,15 +165,17 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
     if abs(result.residual / floor - 1) <= 0.5 / math.sqrt(2 * spare):
         text = f"The residual, {result.residual:.4g}, is close to the noise floor, {floor:.4g}."
         findings.append(Finding("noise floor", text, numbers, borderline=True))
-    if result.status is Status.NOISE_FLOOR or result.residual > floor:
+    if result.residual > floor or (result.status is Status.NOISE_FLOOR and not evidence.uneven):
         return findings
     lowest, starts, _ = evidence.agreement
     if not (evidence.few or evidence.uneven) or _agreement(case):
         text = "The residual is as small as the given noise leaves it."
         return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+    few = f"{evidence.per_dof:.1f} measurements per degree of freedom"
+    few = few if evidence.few else "rows that are far from isotropic"
     text = (
-        f"Only {lowest} of {starts} starts led to this tensor; with {evidence.per_dof:.1f} "
-        "measurements per degree of freedom others may fit to within the noise as well."
+        f"Only {lowest} of {starts} starts led to this tensor; with {few} others may fit to within "
+        "the noise as well."
     )
     numbers |= {"starts": starts, "lowest": lowest}
     return [
@@ -451,32 +453,24 @@ def _with_estimate(case: Case) -> Case:
         return case
     try:
         with case.fit.clock.watched():
-            if result.status is Status.APPROXIMATED:
-                return case.now(_by_cross_validation(case))
             accuracy = evidence.accuracy
     except TimeUp:
         case.out_of_time("the check whether the measurements determine X")
         return case
     except np.linalg.LinAlgError:  # it cannot be told
         return case
-    if (
-        case.fit.noise_std is not None
-        and result.weights is None
-        and result.status is not Status.CONVERGED
-    ):
-        accuracy = accuracy.with_sigma(case.fit.noise_std)
     if not accuracy.determined:
         return case.now(replace(result, error_estimate=None, error_interval=None))
-    low, high = accuracy.interval
-    return case.now(replace(result, error_estimate=accuracy.error, error_interval=(low, high)))
-
-
-def _by_cross_validation(case: Case) -> Result:
-    """Result with the error on held-out measurements, which have noise as well: an upper bound."""
-    found = [f.numbers["score"] for f in case.result.findings if f.kind == "approximated"]
-    score = found[-1] if found else case.evidence.cross_validated
-    low = score / math.sqrt(max(case.evidence.per_dof, 1.0))
-    return replace(case.result, error_estimate=score, error_interval=(0.7 * low, 1.3 * score))
+    known = case.fit.noise_std is not None and result.weights is None
+    if known and result.status is Status.NOISE_FLOOR:
+        accuracy = accuracy.with_sigma(float(case.fit.noise_std or 0.0))
+    estimate, (low, high) = accuracy.error, accuracy.interval
+    if result.status is Status.APPROXIMATED:
+        # held-out measurements have noise as well: an upper bound, if rows are isotropic
+        found = [f.numbers["score"] for f in result.findings if f.kind == "approximated"]
+        score = found[-1] if found else evidence.cross_validated
+        estimate, high = max(score, estimate), max(1.3 * score, high)
+    return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
 
 
 def near_rank_deficiency(case: Case) -> list[Finding]:
@@ -511,7 +505,7 @@ def not_determined(case: Case) -> list[Finding]:
     result, status = case.result, Status.UNDERDETERMINED
     if any(f.kind in UNDETERMINED for f in result.findings):
         return [Finding("verdict", "Some slices have too few samples.", {}, status)]
-    if result.status is Status.APPROXIMATED or not case.evidence.is_tucker:
+    if not case.evidence.is_tucker:
         return []
     accuracy = _known_accuracy(case)
     few = case.problem.equations == result.degrees_of_freedom < size(case.problem.shape)
@@ -525,6 +519,8 @@ def not_determined(case: Case) -> list[Finding]:
     estimate, interval = result.error_estimate, result.error_interval
     largest = FEW_ERROR if case.evidence.few and result.status is Status.NOISE_FLOOR else LARGEST
     upper = largest if interval is None else interval[1]
+    if result.status is Status.APPROXIMATED and estimate is not None and estimate <= POOR_FIT:
+        return []
     if estimate is None or (estimate <= HOPELESS and upper <= largest):
         return []
     text = (
