@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 
 from lowtucker.problem import Problem
-from lowtucker.recovery.advice import explained
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.holdout import Holdout
@@ -49,7 +48,7 @@ def recovered(
         label = "" if before is None else "all samples"
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
-            return explained(result)
+            return result
         return concluded(examined(problem, result, fit, rank_settled=True))
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')

@@ -60,7 +60,7 @@ def _or_little(soft: Soft, result: Result) -> Result:
     text = (
         f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
         "rank was found that explains them. There are too few measurements, much noise, or "
-        'outliers (loss="huber").'
+        "outliers."
     )
     return result.found(
         Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
