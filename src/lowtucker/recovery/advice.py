@@ -197,15 +197,22 @@ def _next_seed(call: Call) -> int:
 
 def _resumed(result: Result, call: Call) -> dict[str, Any]:
     """Continue from the state, where the function takes one; otherwise raise the limit."""
-    can = call.function in ("recover", "solve") and not call.has("checkpoint")
-    if can and result.state is not None and isinstance(result.X, TuckerTensor):
+    out_of_epochs = Status.MAX_EPOCHS in np.atleast_1d(result.status)
+    # the rank of a search that was cut short is not yet the one to continue with
+    can = call.function != "complete" and (call.has_rank or out_of_epochs)
+    if (
+        can
+        and not call.has("checkpoint")
+        and result.state is not None
+        and isinstance(result.X, TuckerTensor)
+    ):
         changes: dict[str, Any] = {} if call.has_rank else {"rank": result.rank}
         if call.number("max_epochs", EPOCHS) < EPOCHS:
             changes["max_epochs"] = None
         if call.has("max_seconds"):
             changes["max_seconds"] = _more_seconds(result)
         return changes | {"start": "result.state"}
-    if Status.MAX_EPOCHS in np.atleast_1d(result.status):
+    if out_of_epochs:
         return {"max_epochs": 2 * max(call.number("max_epochs", EPOCHS), EPOCHS // 2)}
     return {"max_seconds": _more_seconds(result)}
 

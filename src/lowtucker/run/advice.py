@@ -39,7 +39,7 @@ def advised(result: Result, status: Status, words: Words | None = None) -> str:
 def next_call(result: Result, status: Status, words: Words | None = None) -> str:
     """The next call to try, as a face writes it; "" where there is none."""
     changes = {k: v for k, v in _changes(result, status).items() if k != "m"}
-    if result.call is None or status.success:
+    if result.call is None or status.success or _unsampled(result, status) is not None:
         return ""
     changes = result.call.differing(changes)
     again = status is Status.INTERRUPTED and result.call.has("checkpoint")
