@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import math
+import textwrap
 import time
 import warnings
 from collections.abc import Callable
@@ -15,9 +18,11 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
 import lowtucker as lt
+from lowtucker.run.advice import ENDS
 
 SHAPE, RANK = (10, 10, 8), (2, 2, 2)
-WIDTH, HEIGHT, LEFT, BOTTOM = 460, 150, 52, 22
+WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 460, 150, 52, 10, 22
+COLUMNS = 72
 Case = Callable[[], tuple[lt.Result, Any]]
 
 
@@ -48,8 +53,11 @@ def _spectrum_that_decays() -> tuple[lt.Result, Any]:
     """A smooth function of three variables: nearly, but not exactly, of low rank."""
     x, y, z = np.meshgrid(*(np.linspace(0, 1, n) for n in (20, 20, 10)), indexing="ij")
     truth = np.exp(-4 * np.sqrt((x - 0.4) ** 2 + (y - z) ** 2 + 0.01))
-    holes = np.random.default_rng(0).random(truth.shape) < 0.7
-    return lt.complete(np.where(holes, np.nan, truth)), truth
+    return lt.complete(np.where(_holes(truth), np.nan, truth)), truth
+
+
+def _holes(truth: Any) -> Any:
+    return np.random.default_rng(0).random(truth.shape) < 0.7
 
 
 def _stop(progress: Any) -> bool:
@@ -76,12 +84,12 @@ CASES: dict[str, Case] = {
 }
 
 
-def result_of(name: str) -> tuple[lt.Result, float]:
-    """Return the result of a case, and the true error of X."""
+def result_of(name: str) -> tuple[lt.Result, float, Any]:
+    """Return the result of a case, the true error of X, and the truth."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.UnderdeterminedWarning)
         result, truth = CASES[name]()
-    return result, float(lt.metrics.relative_error(result.X, truth))
+    return result, float(lt.metrics.relative_error(result.X, truth)), truth
 
 
 def picture(result: lt.Result, error: float) -> str:
@@ -96,14 +104,15 @@ def picture(result: lt.Result, error: float) -> str:
 
     def down(value: float) -> float:
         share = (math.log10(value) - low) / (high - low)
-        return 4 + (HEIGHT - BOTTOM - 4) * (1 - share)
+        return TOP + (HEIGHT - BOTTOM - TOP) * (1 - share)
 
     points = " ".join(f"{across(k):.1f},{down(r):.1f}" for k, r in enumerate(residual))
     level, right, floor = down(shown[len(residual)]), WIDTH - 4, HEIGHT - BOTTOM
+    axes = f"M{LEFT},{TOP} V{floor} H{right}"
     parts = [
         *(_text(LEFT - 6, down(10.0**k) + 4, f"1e{k}", "end") for k in {low, high}),
         _text(right, HEIGHT - 6, f"{len(residual) - 1} epochs", "end"),
-        f'<path d="M{LEFT},4 V{floor} H{right}" fill="none" stroke="currentColor" opacity=".5"/>',
+        f'<path d="{axes}" fill="none" stroke="currentColor" opacity=".5"/>',
         f'<polyline points="{points}" fill="none" stroke="currentColor" stroke-width="1.6"/>',
         f'<path d="M{LEFT},{level:.1f} H{right}" stroke="#d9480f" stroke-dasharray="6 4"/>',
     ]  # fmt: skip
@@ -118,9 +127,31 @@ def picture(result: lt.Result, error: float) -> str:
     )
 
 
+def slices(result: lt.Result, truth: Any) -> str:
+    """A slice of what is known, of X, and of the truth, side by side, as images."""
+    from matplotlib.image import imsave
+
+    k = truth.shape[2] // 2
+    known = np.where(_holes(truth), np.nan, truth)
+    tiles = {"known": known, "X": np.asarray(result.X.full()), "truth": truth}
+    made = []
+    for name, tile in tiles.items():
+        file = io.BytesIO()
+        imsave(file, tile[:, :, k], vmin=0, vmax=truth.max(), cmap="inferno", format="png")
+        source = f"data:image/png;base64,{base64.b64encode(file.getvalue()).decode()}"
+        style = "width:9rem;image-rendering:pixelated;margin-right:1rem"
+        made.append(f'<img src="{source}" alt="slice {k}: {name}" title="{name}" style="{style}">')
+    return f"<p>{''.join(made)}</p>"
+
+
 def _text(x: float, y: float, text: str, anchor: str = "start") -> str:
     where = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}"'
     return f'<text {where} font-size="12" fill="currentColor">{escape(text)}</text>'
+
+
+def _wrapped(sentence: str) -> str:
+    """Sentence in lines that fit the page; code is not broken."""
+    return sentence if sentence.startswith("Try: ") else textwrap.fill(sentence, COLUMNS)
 
 
 class StatusExample(SphinxDirective):
@@ -131,14 +162,13 @@ class StatusExample(SphinxDirective):
     def run(self) -> list[nodes.Node]:
         """Run the case."""
         self.env.note_reread()  # the package can change without the page
-        result, error = result_of(self.arguments[0])
-        lines = [
-            f"{result.headline}; residual {result.residual:.1e}, true error {error:.1e}",
-            *result.advice.replace(" Try: ", "\nTry: ").splitlines(),
-        ]
-        text = "\n".join(lines)
+        result, error, truth = result_of(self.arguments[0])
+        first = f"{result.headline}; residual {result.residual:.1e}, true error {error:.1e}"
+        text = "\n".join([first, *map(_wrapped, ENDS.split(result.advice))])
+        approximated = result.status is lt.Status.APPROXIMATED
+        drawn = slices(result, truth) if approximated else picture(result, error)
         return [
-            nodes.raw("", picture(result, error), format="html"),
+            nodes.raw("", drawn, format="html"),
             nodes.literal_block(text, text, language="text"),
         ]
 

@@ -36,12 +36,14 @@ def test_each_status_has_a_section():
 
 @pytest.mark.parametrize("name", SHOWN)
 def test_the_run_ends_with_the_status_and_is_drawn(statuses, name):
-    result, error = statuses.result_of(name)
+    result, error, truth = statuses.result_of(name)
     # a local minimum is told from other endings by the checks of `recover`
     assert result.status.name in ((name, "STALLED") if name == "LOCAL_MINIMUM" else (name,))
     assert result.success == (name in ("CONVERGED", "NOISE_FLOOR", "APPROXIMATED"))
     if result.success:
         assert error < 4 * result.error_estimate
+    if name == "APPROXIMATED":
+        assert statuses.slices(result, truth).count("data:image/png;base64,") == 3
     drawn = ElementTree.fromstring(statuses.picture(result, error))
     (curve,) = drawn.iter("polyline")
     points = [tuple(map(float, point.split(","))) for point in curve.get("points").split()]

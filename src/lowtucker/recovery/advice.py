@@ -83,7 +83,7 @@ def _stalled(result: Result, call: Call) -> Hint:
     if residual > 0.5 * max(0.0, 1 - 1 / _per_dof(result)) ** 0.5:
         text = (
             "Little was fitted: the rank is too small, the entries are in another order (shape, "
-            "order), or the noise is as large as the signal."
+            "order), or noise or outliers are as large as the signal."
         )
         return text, _without(call, "rank")
     if _is_few(result):

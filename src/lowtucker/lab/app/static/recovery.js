@@ -15,7 +15,7 @@ function nearness(event) {
   const numbers = `The relative error is ${short(event.error)}; the best approximation of this rank has ${short(event.best)}.`;
   if (near && event.success) return ["yes", "recovered", numbers];
   if (near) return ["", "approximated", `${numbers} A larger rank, with enough measurements, is more accurate.`];
-  return ["no", "not recovered", `${numbers} Use more measurements, or a smaller rank.`];
+  return ["no", "not recovered", `${numbers} ${event.advice}`];
 }
 
 export class Recovery {
