@@ -142,7 +142,7 @@ def test_too_few_measurements_come_before_more_epochs():
     result = lt.recover(FEW, FEW.forward(LARGER), (3, 3, 3), max_epochs=30)
     assert "too few measurements" in ENDS.split(result.advice)[0]
     assert "Take about 177 measurements, 2.8 per degree of freedom." in result.advice
-    assert "max_epochs=1" not in result.advice
+    assert "max_epochs" not in result.advice
 
 
 def test_more_epochs_are_not_advised_on_a_flat_floor():
@@ -153,7 +153,7 @@ def test_more_epochs_are_not_advised_on_a_flat_floor():
     assert result.status is lt.Status.MAX_EPOCHS
     advice = explained(result, call).advice
     assert advice.startswith("The residual no longer falls")
-    assert not re.search("max_epochs=[^4]|start=", advice)
+    assert not re.search("max_epochs|start=", advice)
     falling = lt.solve(lt.Problem(A, Y), lt.TIHT(), RANK, stop=STOP)
     assert "start=result.state" in explained(falling, call).advice
 
@@ -309,3 +309,6 @@ def test_the_app_names_its_fields():
     assert fields_to_change(setting, {"rank": (3, 3, 2)}) == "Tucker rank 3, 3, 2."
     assert "max_epochs=1000" in fields_to_change(setting, {"start": "result.state"})
     assert "Show me the code" in fields_to_change(setting, {"rank": None})
+    changes = {"rank": (3, 3, 2), "max_epochs": None}  # a limit that the page does not have
+    assert fields_to_change(setting, changes) == "Tucker rank 3, 3, 2."
+    assert fields_to_change(setting, {"max_epochs": None}) == ""

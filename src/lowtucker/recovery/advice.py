@@ -94,14 +94,16 @@ def _stalled(result: Result, call: Call) -> Hint:
 
 def _limited(result: Result, call: Call) -> Hint:
     """Of a run that ran out of epochs, or of time."""
+    longer = {"max_epochs": None} if call.number("max_epochs", EPOCHS) < EPOCHS else {}
     if _is_few(result):
-        return _too_few(result, call)
+        text, changes = _too_few(result, call)
+        return text, changes | longer
     if _no_longer_falls(result):
         text = (
             "The residual no longer falls: the rank does not fit, or there is noise or are "
             "outliers."
         )
-        return text, _diagnosed(call) or _without(call, "rank") or {"loss": "huber"}
+        return text, longer | (_diagnosed(call) or _without(call, "rank") or {"loss": "huber"})
     return "", _resumed(result, call)
 
 
@@ -140,7 +142,9 @@ def _per_dof(result: Result) -> float:
 
 
 def _is_few(result: Result) -> bool:
-    return result.rank is not None and _per_dof(result) < FEW
+    """Whether the measurements are few, and there could be more."""
+    few = result.rank is not None and _per_dof(result) < FEW
+    return few and result.m < size(result.X.shape)
 
 
 def _no_longer_falls(result: Result) -> bool:

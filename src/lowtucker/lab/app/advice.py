@@ -33,9 +33,9 @@ def fields_to_change(setting: Recovery, changes: Mapping[str, Any]) -> str:
             fields.append("the solver auto")
         elif name == "start":  # the page has no state to resume from
             others["max_epochs"] = str(2 * setting.max_epochs)
-        else:
+        elif value is not None or name == "rank":
             others[name] = f'"{value}"' if isinstance(value, str) else str(value)
     if others:
         written = ", ".join(f"{name}={text}" for name, text in others.items())
         fields.append(f"“Show me the code”, with {written} in its call")
-    return f"{'; '.join(fields)}."
+    return f"{'; '.join(fields)}." if fields else ""
