@@ -38,7 +38,6 @@ from lowtucker.limits import (
     VISIBLE,
 )
 from lowtucker.problem import Problem
-from lowtucker.recovery.advice import explained
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
 from lowtucker.recovery.holdout import Holdout
@@ -126,7 +125,7 @@ def concluded(case: Case) -> Result:
     if not case.result.success and case.result.status is not Status.UNDERDETERMINED:
         # an estimate presumes that the model fits
         case = case.now(replace(case.result, error_estimate=None, error_interval=None))
-    return explained(case.result)
+    return case.result
 
 
 def larger_rank_of(case: Case) -> Finding | None:

@@ -14,7 +14,6 @@ from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker.limits import FAR, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
-from lowtucker.recovery.advice import explained
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
@@ -62,7 +61,7 @@ def recovered(
         label = "" if before is None else "all samples"
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
-            return explained(result)
+            return result
         result = preconditioned(problem, given, fit, result) or result
         result = finished(problem, result, fit, label)
         result = concluded(examined(problem, result, fit, rank_settled=True))

@@ -58,9 +58,9 @@ def _or_little(soft: Soft, result: Result) -> Result:
     if not soft.score > POOR or result.status in OVER:
         return result
     text = (
-        f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
+        f"Held-out measurements are predicted to {soft.score:.2g} only, and no "
         "rank was found that explains them. There are too few measurements, much noise, or "
-        'outliers (loss="huber").'
+        "outliers."
     )
     return result.found(
         Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
