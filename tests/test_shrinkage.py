@@ -726,8 +726,9 @@ def test_anisotropic_matrices_are_approximated_as_isotropic_ones(make, noise, ga
     assert any(f.kind == "preconditioned" for f in result.findings)
 
 
-@pytest.mark.parametrize("kind", ["a mean", "zeros and ones"])
-def test_functions_whose_rows_have_a_mean_are_centred(kind, gaussian_error):
+@pytest.mark.parametrize("kind", ["a mean", "zeros and ones", "few ones"])
+def test_functions_whose_rows_have_a_mean_are_centred(kind):
+    """Over six seeds: Gaussian 0.08 to 0.12, a mean 0.08 to 0.20, few ones 0.10 to 0.27."""
     X, m = decaying((10, 9, 8)), 450
     matrix = ANISOTROPIC_ROWS[kind](m, X.size)
     A = as_functions(matrix, X.shape)
@@ -736,7 +737,8 @@ def test_functions_whose_rows_have_a_mean_are_centred(kind, gaussian_error):
         result = lt.recover(A, A.forward(X))
     assert result.status is lt.Status.APPROXIMATED
     error = lt.metrics.relative_error(result.X, X)
-    assert error < min(1.5 * gaussian_error, 2 * result.error_estimate)
+    assert error < 2 * result.error_estimate
+    assert error < 0.25  # with the mean left in the rows: 0.94 to 1 (few ones: 0.3 to 0.4)
     (found,) = [f for f in result.findings if f.kind == "centred rows"]
     expected = np.sum(matrix.sum(axis=0) ** 2) / np.sum(matrix**2)
     assert found.numbers["common"] == pytest.approx(expected, rel=0.5)  # sizes by probes
