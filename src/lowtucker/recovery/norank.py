@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowtucker._array import eps
+from lowtucker._array.random import as_seed
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
+from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
-from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit
+from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
@@ -36,8 +38,20 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
 
     A rank is fitted where the spectra of the shrunk tensor have a clear gap, and is searched where
     shrinkage finds little: with few measurements of a tensor that is exactly of low rank only a
-    hard rank recovers it.
+    hard rank recovers it. All of this with rows that were made isotropic, where they are far from
+    it.
     """
+    made = None
+    if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
+        made = isotropic_rows(problem, as_seed(fit.seed))
+    if made is None:
+        return _chosen(problem, fit, share)
+    made = weighted_by_error(made, fit)
+    result = _chosen(made.problem, replace(fit, noise_std=None), share)
+    return of_given_rows(problem, fit, made, result)
+
+
+def _chosen(problem: Problem, fit: Fit, share: float) -> Result:
     soft = soft_fit(problem, fit, share) if fits_in_memory(problem) else None
     if soft is None:
         return recovered(problem, RankSearch(), fit)
