@@ -21,6 +21,7 @@ from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
     AGREES,
+    DOUBTFUL,
     FEW_ERROR,
     HOPELESS,
     KURTOSIS,
@@ -31,6 +32,7 @@ from lowtucker.limits import (
     NEAR_STRUCTURE,
     NEAR_TOL,
     OUTLIERS,
+    PLAINLY_VISIBLE,
     PLENTY,
     POOR_FIT,
     SMALL,
@@ -131,7 +133,7 @@ def concluded(case: Case) -> Result:
 def larger_rank_of(case: Case) -> Finding | None:
     """Finding of a larger rank that predicts held-out measurements better, if there is one."""
     found = (f for f in case.result.findings if f.status is Status.RANK_TOO_SMALL)
-    return next((f for f in found if "rank" in f.numbers), None)
+    return next((f for f in found if f.kind == "larger rank"), None)
 
 
 # Noise
@@ -139,8 +141,7 @@ def larger_rank_of(case: Case) -> Finding | None:
 
 def out_of_starts(case: Case) -> list[Finding]:
     """Claim: epochs that went to other starts would not have lowered the residual."""
-    hints = (f for f in case.result.findings if f.kind == "hint")
-    restarts = next((f.numbers["restarts"] for f in hints if "restarts" in f.numbers), 0)
+    restarts = max((f.numbers.get("restarts", 0) for f in case.result.findings), default=0)
     if case.result.status is not Status.MAX_EPOCHS or not restarts:
         return []
     text = f"{restarts} other starts led no further within max_epochs."
@@ -205,7 +206,8 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
             f"{STRUCTURE:g} it is taken for noise."
         )
         findings.append(Finding("structure", text, numbers, borderline=True))
-    if found.excess <= STRUCTURE and found.visible >= VISIBLE:
+    visible = VISIBLE if case.result.residual <= SMALL else PLAINLY_VISIBLE
+    if found.excess <= DOUBTFUL and found.visible >= visible:
         text = f"The residual has no structure: {found.excess:.1f} standard deviations from noise."
         findings.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
     return findings
@@ -334,10 +336,10 @@ def approximated(case: Case) -> list[Finding]:
     searched = _score_of_search(case)
     if case.result.status is Status.STALLED and searched is not None and not case.rank_settled:
         return _approximated_by_search(case, searched)
-    if not _asks_for_noise(case) or evidence.few or evidence.uneven:
+    if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
         return []
     score, found = evidence.cross_validated, evidence.structure
-    unstructured = found is not None and found.excess <= STRUCTURE
+    unstructured = found is not None and found.excess <= DOUBTFUL
     if unstructured and case.result.residual <= SMALL:
         text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
         return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
@@ -376,6 +378,13 @@ def stuck(case: Case) -> list[Finding]:
             f"minima: {lowest} of {starts} starts led to this one."
         )
         return [Finding("few", text, numbers, Status.LOCAL_MINIMUM, changes=_more(case))]
+    if evidence.amplified or evidence.uneven:
+        text = (
+            "Some directions of X are hardly measured: whether the residual is noise, or what no "
+            "rank of this size fits, cannot be told."
+        )
+        numbers |= {"noise": evidence.accuracy.noise, "score": evidence.cross_validated}
+        return [Finding("hardly measured", text, numbers, Status.UNDERDETERMINED)]
     structured = evidence.structure is not None and evidence.structure.excess > STRUCTURE
     if structured and starts > 1 and lowest == starts:
         text = "The residual has structure that no tensor of this rank fits."
