@@ -31,6 +31,7 @@ extensions = [
     "commands",
     "docstrings",
     "realdata",
+    "statuses",
     "mathml",
 ]
 exclude_patterns = ["_build", "gallery/*.ipynb", "gallery/*.py", "**/sg_execution_times.rst"]

@@ -661,7 +661,8 @@ def test_als_is_no_success_when_the_samples_do_not_determine_x(monkeypatch, larg
             low, high = result.error_interval
             assert low < error(result, expected) < high
         assert result.success == seen
-        assert ("The measurements do not determine X: the tangent" in result.advice) == (not seen)
+        told = "the measurements do not determine X: the tangent" in result.advice
+        assert told == (not seen)
         assert result.status.name == ("CONVERGED" if seen else "UNDERDETERMINED")
 
 

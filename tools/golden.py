@@ -64,7 +64,7 @@ def bits(call: Callable[[], lt.Result]) -> dict[str, Any]:
     for part in (result.X.core, *result.X.factors):
         X.update(np.ascontiguousarray(part).tobytes())
     plain = ("residual", "epochs", "passes", "error_estimate", "held_out", "rank", "solver")
-    texts = [note for note in result.notes if "checkpoint=" not in note]
+    texts = [note for note in result.notes if "resumes from here" not in note]
     return {
         "X": X.hexdigest()[:16],
         "status": [status.name for status in np.atleast_1d(result.status)],

@@ -14,8 +14,10 @@ PLENTY = 2.8
 # standard deviations, above which it has structure: noise (normal, Student with 3 degrees of
 # freedom, of unequal size) reached 4.9 in 1013 problems with four kinds of operators
 STRUCTURE = 5.0
-# Size of the least misfit that would be seen, in units of what random signs give
-VISIBLE = 1.5
+# Above DOUBTFUL, which 4 % of all noise exceeds, larger ranks are compared with first; so they are
+# where a misfit of the size of the residual would not be seen: what it would add, in units of what
+# random signs give, is below VISIBLE, or PLAINLY_VISIBLE for residuals that are not SMALL
+DOUBTFUL, VISIBLE, PLAINLY_VISIBLE = 3.5, 1.5, 3.0
 # Relative residuals above this are too large to be called noise by solvers; those below SMALL are,
 # if there is no structure, even where little would be seen; those that exceed the floor of noise of
 # a given size by LITTLE_MORE may be
@@ -30,6 +32,9 @@ AGREES = 2.0
 # Residuals whose kurtosis exceeds that of normal noise by so many standard deviations, with such a
 # share of their squares beyond OUTLYING standard deviations, by the median, have outliers
 KURTOSIS, OUTLIERS, OUTLYING = 8.0, 0.25, 4.0
+# Error by noise, in units of the cross-validated residual, above which the latter says nothing of
+# the error of X
+AMPLIFIED = 2.0
 # Rows that count, in units of PLENTY, below which the residual is not asked for structure
 UNEVEN = 0.5
 

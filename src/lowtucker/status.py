@@ -1,4 +1,4 @@
-"""Why a run ended, and findings about its result. Every status is advice."""
+"""Why a run ended, and findings about its result."""
 
 from __future__ import annotations
 
@@ -14,56 +14,52 @@ UNDETERMINED = ("unsampled", "undersampled")
 
 
 class Status(Enum):
-    """Reason why a run ended; ``str(status)`` says what it means and what to try.
+    """Reason why a run ended; ``str(status)`` says what it means, ``result.advice`` what to try.
 
     Examples
     --------
     >>> Status.CONVERGED.success, Status.MAX_EPOCHS.success
     (True, False)
-    >>> print(Status.MAX_EPOCHS)
-    The maximum number of epochs was reached. The residual may still be falling: ...
+    >>> print(Status.RANK_TOO_SMALL.words)
+    rank too small
+    >>> print(Status.RANK_TOO_SMALL)
+    A larger rank predicts held-out measurements clearly better.
     """
 
-    CONVERGED = "The residual fell below the tolerance."
+    CONVERGED = "The residual fell below the tolerance: X fits the measurements."
     ERROR_REACHED = (
         "The error against X_true fell below its tolerance. That is no verdict: it used the truth."
     )
-    NOISE_FLOOR = "The residual is noise: of the given size, or without structure."
+    NOISE_FLOOR = "X is recovered up to noise: the residual is as large as noise leaves it."
     APPROXIMATED = (
-        "The data are approximated, not exactly of low rank; held_out estimates the error, by fits "
-        "to nine tenths of the data."
+        "The data are not exactly of low rank: X approximates them, and predicts held-out data."
+    )
+    UNDERDETERMINED = (
+        "The measurements do not determine X: other tensors fit them as well, and this is one of "
+        "many."
+    )
+    RANK_TOO_SMALL = "A larger rank predicts held-out measurements clearly better."
+    LOCAL_MINIMUM = (
+        "X is not recovered: the fit ended at a local minimum, with a residual that is not noise."
     )
     STALLED = (
         "The residual stopped falling above the tolerance: a local minimum, a rank that does not "
         "fit, noise, or a tolerance below rounding error."
     )
-    LOCAL_MINIMUM = (
-        "The fit ended at a local minimum: X is not the best tensor of its rank, as far as can be "
-        "told."
-    )
-    RANK_TOO_SMALL = (
-        "A larger rank predicts held-out measurements clearly better. Try the rank that the note "
-        'names, or rank="auto".'
-    )
-    DIVERGED = (
-        'The iteration blew up; X is its last finite iterate. Try a smaller step, or step="auto".'
-    )
-    UNDERDETERMINED = (
-        "The measurements do not determine X: there are fewer than degrees of freedom, or the "
-        "tangent design is rank-deficient. Many tensors of that rank fit, and this is one of them. "
-        "Take more measurements, or a smaller rank."
-    )
-    MAX_EPOCHS = (
-        "The maximum number of epochs was reached. The residual may still be falling: to resume, "
-        "pass start=result.state, or raise max_epochs."
-    )
-    MAX_SECONDS = "Time limit reached. To resume, pass start=result.state, or raise max_seconds."
-    INTERRUPTED = "Interrupted. To resume, pass start=result.state."
+    MAX_EPOCHS = "The limit on the epochs was reached before the residual was small."
+    MAX_SECONDS = "The time limit was reached before the end."
+    INTERRUPTED = "The run was interrupted: X is the best so far."
+    DIVERGED = "The iteration blew up: X is its last finite iterate, and is not recovered."
 
     @property
     def success(self) -> bool:
         """Whether the tensor can be trusted."""
         return self in (Status.CONVERGED, Status.NOISE_FLOOR, Status.APPROXIMATED)
+
+    @property
+    def words(self) -> str:
+        """The name in words."""
+        return self.name.lower().replace("_", " ")
 
     def __str__(self) -> str:
         return self.value

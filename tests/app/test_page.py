@@ -79,7 +79,7 @@ def test_curves_reach_the_tolerance_and_axes_change_without_a_new_run(browser, s
         texts = page.evaluate("[...seen]")
         assert len({text for text in texts if " at epochs " in text}) > 2  # it grew
         assert page.locator("#synthetic .badge.yes").all_inner_texts() == ["recovered"] * 2
-        assert "The residual fell below the tolerance." in page.inner_text("#synthetic .verdicts")
+        assert "The residual fell below the tolerance" in page.inner_text("#synthetic .verdicts")
         page.click("#synthetic summary")
         page.wait_for_selector("#synthetic [data-part=table] tbody tr")
         table = page.locator("#synthetic [data-part=table] tbody tr")

@@ -242,7 +242,7 @@ def test_a_check_of_the_verdict_is_in_every_result(monkeypatch):
     for result in (lt.recover(A, Y, RANK), lt.recover(A, Y, "auto"), lt.complete(holes, RANK)):
         (found,) = [f for f in result.findings if f.kind == "lopsided"]
         assert 0.5 < found.numbers["share"] <= 1
-        assert found.text in result.advice
+        assert found.text in result.notes
         assert found.text in repr(result)
         assert result.success
 

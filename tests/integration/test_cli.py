@@ -259,7 +259,7 @@ def test_same_command_resumes_from_its_checkpoint(folder):
     code, out = interrupted(call, solver="stotiht", step=20)
     assert code == 130
     assert "INTERRUPTED" in out
-    assert 'checkpoint="run.ckpt" resumes from here' in out
+    assert "checkpoint run.ckpt resumes from here" in out
     assert lt.load("X.npz").epochs > 1
     done = run(*call)
     assert done.exit_code == 0, done.output

@@ -128,7 +128,7 @@ def test_time_limit_of_the_whole_command(folder, ticks):
     assert done.exit_code == 3
     assert ticks.monotonic() < 25
     text = " ".join(done.stdout.split())
-    assert "MAX_SECONDS: Time limit reached" in text
+    assert "status MAX_SECONDS" in text
     assert "The time limit of 20 s was reached. Not finished:" in text
     assert lt.load("X.npz").status is lt.Status.MAX_SECONDS
 

@@ -180,7 +180,7 @@ def test_duplicate_samples_are_averaged_with_a_note():
     y[:50] += shift
     y[400:] -= shift  # so that the means are right
     result = lt.recover(lt.entries(shape, twice), y, RANK, tol=1e-12)
-    assert "50 of the 450 samples are duplicates: their mean is fitted" in result.advice
+    assert "50 of the 450 samples are duplicates: their mean is fitted." in result.notes
     assert lt.metrics.relative_error(result.X, X) < 1e-7
 
 

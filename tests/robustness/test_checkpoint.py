@@ -93,7 +93,7 @@ def test_more_epochs_resume_where_the_last_call_ended(problem, path):
 
     first = run(10, checkpoint=path)
     assert first.status is lt.Status.MAX_EPOCHS
-    assert f'checkpoint="{path}" resumes from here' in first.notes[-1]
+    assert f"checkpoint {path} resumes from here" in first.notes[-1]
     assert_same(run(10, checkpoint=path), first)
     assert_same(run(500, checkpoint=path), run(500))
 

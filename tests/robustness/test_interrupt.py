@@ -84,7 +84,8 @@ def test_with_a_checkpoint_the_message_says_how_to_resume(data, tmp_path):
     whole = lt.recover(pressing(A, set())[0], y, RANK, solver=lt.TIHT(step=0.3))
     result = run(checkpoint=path)
     assert result.status is lt.Status.INTERRUPTED
-    assert f'The same call with checkpoint="{path}" resumes from here.' in result.advice
+    assert f"The same call with the checkpoint {path} resumes from here." in result.notes
+    assert result.advice.endswith(f'solver=lt.TIHT(step=0.3), checkpoint="{path}")')
     assert_same(run(checkpoint=path), whole)
 
 

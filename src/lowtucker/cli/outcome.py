@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import shlex
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Any, NoReturn
 
 import click
+from click.core import ParameterSource
 
 from lowtucker.cli.common import (
     FILE,
@@ -33,12 +36,15 @@ __all__ = [
     "kept",
     "max_seconds_option",
     "may_replace",
+    "next_command",
     "rank_options",
     "run_options",
 ]
 
 OUTPUTS = (".npz", ".npy", ".mat")
 Command = Callable[..., Any]
+# Options that another one makes void
+BELONG = {"rank": ("max_rank", "start"), "solver": ("step", "block_size")}
 max_seconds_option = click.option(
     "--max-seconds",
     type=float,
@@ -184,10 +190,61 @@ def finish(
         write_picture(result.plot(), plot)
     if not quiet:
         files = ", ".join(map(str, [output, *written]))
-        console().print(f"{result}\n  written   {files}", markup=False)
+        text = result.text_in(partial(next_command, output))
+        # not wrapped: the next command is to be copied
+        console().print(f"{text}\n  written   {files}", markup=False, soft_wrap=True)
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
     sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def next_command(output: Path, changes: Mapping[str, Any]) -> str:
+    """The command that is running, with other options and another output file."""
+    context = click.get_current_context()
+    options = {p.name: p for p in context.command.params if p.name is not None}
+    given = {name: value for name, value in context.params.items() if _was_given(context, name)}
+    changes = dict(changes)
+    if changes.get("solver") == "auto":
+        changes["solver"] = None
+    if changes.get("start") and ("start" not in options or output.suffix.lower() != ".npz"):
+        del changes["start"]
+        changes["max_epochs"] = max(500, 2 * context.params["max_epochs"])
+    elif changes.get("start"):
+        changes["start"] = output
+    for name, others in BELONG.items():
+        if name in changes:
+            given = {key: value for key, value in given.items() if key not in others}
+    if set(changes) - {"max_epochs", "max_seconds"}:
+        given.pop("checkpoint", None)  # it is of other settings
+    given |= {name: value for name, value in changes.items() if name in options}
+    given |= {"output": _free(output), "overwrite": bool(given.get("plot") or given.get("predict"))}
+    words = [context.command_path]
+    for name, option in options.items():
+        words += _words(option, given.get(name))
+    return " ".join(words)
+
+
+def _was_given(context: click.Context, name: str) -> bool:
+    return context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+
+
+def _words(option: click.Parameter, value: Any) -> list[str]:
+    """Words of a command for one option; none for a default."""
+    if value is None or value is False:
+        return []
+    name = [] if isinstance(option, click.Argument) else [max(option.opts, key=len)]
+    if value is True:
+        return name
+    if option.nargs == 1 and isinstance(value, tuple):
+        value = ",".join(map(str, value))
+    values = value if isinstance(value, tuple) else (value,)
+    return [*name, *(shlex.quote(str(one)) for one in values)]
+
+
+def _free(output: Path) -> Path:
+    """Name like that of a file, of which there is none yet."""
+    names = (output.with_name(f"{output.stem}-{k}{output.suffix}") for k in count(2))
+    return next(path for path in names if not path.exists())
 
 
 def _write(result: Any, output: Path, overwrite: bool) -> None:

@@ -13,11 +13,13 @@ from lowtucker._array import as_float, as_number, as_shape, is_array, kind, size
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
+from lowtucker.recovery.advice import explained
 from lowtucker.recovery.entry import checked_truth, warn_of_unsampled
 from lowtucker.recovery.fit import Fit, Loss
 from lowtucker.recovery.hard import held_out_fit
 from lowtucker.recovery.norank import LEFT, without_rank
 from lowtucker.recovery.rank import RankSearch
+from lowtucker.run.call import Call
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
@@ -106,6 +108,7 @@ def complete(
     >>> lt.complete(array).rank
     (2, 2, 2)
     """
+    call = Call.of(complete, locals())
     A, y = _samples(values, indices, shape)
     share = as_number(held_out, "held_out", 0.0)
     if share >= 1:
@@ -122,7 +125,7 @@ def complete(
         else:
             held = _held(A, rank, share, seed)
             result = held_out_fit(scope.problem, rank, fit.within(scope), held)
-    return scope.export(result)
+    return explained(scope.export(result), call)
 
 
 def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:

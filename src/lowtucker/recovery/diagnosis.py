@@ -21,6 +21,7 @@ from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
     AGREES,
+    DOUBTFUL,
     FEW_ERROR,
     HOPELESS,
     KURTOSIS,
@@ -31,6 +32,7 @@ from lowtucker.limits import (
     NEAR_STRUCTURE,
     NEAR_TOL,
     OUTLIERS,
+    PLAINLY_VISIBLE,
     PLENTY,
     POOR_FIT,
     SMALL,
@@ -38,13 +40,17 @@ from lowtucker.limits import (
     VISIBLE,
 )
 from lowtucker.problem import Problem
-from lowtucker.recovery.advice import explained
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
+from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.result import Result
 from lowtucker.status import UNDETERMINED, Finding, Status
+
+# Share of the measurements that another fit does not see, and how many must be left per degree of
+# freedom
+HELD, LEAST = 1 / 8, 1.1
 
 __all__ = ["Case", "concluded", "examined", "larger_rank_of"]
 
@@ -121,13 +127,13 @@ def concluded(case: Case) -> Result:
     if not case.result.success and case.result.status is not Status.UNDERDETERMINED:
         # an estimate presumes that the model fits
         case = case.now(replace(case.result, error_estimate=None, error_interval=None))
-    return explained(case.result)
+    return case.result
 
 
 def larger_rank_of(case: Case) -> Finding | None:
     """Finding of a larger rank that predicts held-out measurements better, if there is one."""
     found = (f for f in case.result.findings if f.status is Status.RANK_TOO_SMALL)
-    return next((f for f in found if "rank" in f.numbers), None)
+    return next((f for f in found if f.kind == "larger rank"), None)
 
 
 # Noise
@@ -135,8 +141,7 @@ def larger_rank_of(case: Case) -> Finding | None:
 
 def out_of_starts(case: Case) -> list[Finding]:
     """Claim: epochs that went to other starts would not have lowered the residual."""
-    hints = (f for f in case.result.findings if f.kind == "hint")
-    restarts = next((f.numbers["restarts"] for f in hints if "restarts" in f.numbers), 0)
+    restarts = max((f.numbers.get("restarts", 0) for f in case.result.findings), default=0)
     if case.result.status is not Status.MAX_EPOCHS or not restarts:
         return []
     text = f"{restarts} other starts led no further within max_epochs."
@@ -160,15 +165,17 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
     if abs(result.residual / floor - 1) <= 0.5 / math.sqrt(2 * spare):
         text = f"The residual, {result.residual:.4g}, is close to the noise floor, {floor:.4g}."
         findings.append(Finding("noise floor", text, numbers, borderline=True))
-    if result.status is Status.NOISE_FLOOR or result.residual > floor:
+    if result.residual > floor or (result.status is Status.NOISE_FLOOR and not evidence.uneven):
         return findings
     lowest, starts, _ = evidence.agreement
-    if evidence.agreement.found_again or not evidence.few:
+    if not (evidence.few or evidence.uneven) or _agreement(case):
         text = "The residual is as small as the given noise leaves it."
         return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+    few = f"{evidence.per_dof:.1f} measurements per degree of freedom"
+    few = few if evidence.few else "rows that are far from isotropic"
     text = (
-        f"Only {lowest} of {starts} starts led to this tensor; with {evidence.per_dof:.1f} "
-        "measurements per degree of freedom others may fit to within the noise as well."
+        f"Only {lowest} of {starts} starts led to this tensor; with {few} others may fit to within "
+        "the noise as well."
     )
     numbers |= {"starts": starts, "lowest": lowest}
     return [
@@ -199,7 +206,8 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
             f"{STRUCTURE:g} it is taken for noise."
         )
         findings.append(Finding("structure", text, numbers, borderline=True))
-    if found.excess <= STRUCTURE and found.visible >= VISIBLE:
+    visible = VISIBLE if case.result.residual <= SMALL else PLAINLY_VISIBLE
+    if found.excess <= DOUBTFUL and found.visible >= visible:
         text = f"The residual has no structure: {found.excess:.1f} standard deviations from noise."
         findings.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
     return findings
@@ -207,17 +215,36 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
 
 def _noise_by_agreement(case: Case) -> list[Finding]:
     """Noise, where several starts led to the same residual, or unseen measurements agree."""
-    evidence, residual = case.evidence, case.result.residual
+    text = _agreement(case)
+    lowest, starts, _ = case.evidence.agreement
+    numbers = {"starts": starts, "lowest": lowest, "score": _score_of_search(case)}
+    return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)] if text else []
+
+
+def _agreement(case: Case) -> str:
+    """What confirms a fit of few measurements; nothing where nothing does."""
+    evidence = case.evidence
     lowest, starts, _ = evidence.agreement
-    score = _score_of_search(case)
     if evidence.agreement.found_again:
-        text = f"{lowest} of {starts} starts led to the same residual, {residual:.2g}: noise."
-    elif score is not None and score <= AGREES * evidence.cross_validated:
-        text = f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
-    else:
-        return []
-    numbers = {"starts": starts, "lowest": lowest, "score": score}
-    return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
+        return f"{lowest} of {starts} starts led to the same residual: noise."
+    score = _score_of_search(case)
+    if score is None and evidence.accuracy.interval[1] <= FEW_ERROR:
+        score = _score_of_another_fit(case)
+    if score is not None and score <= AGREES * evidence.cross_validated:
+        return f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
+    return ""
+
+
+def _score_of_another_fit(case: Case) -> float | None:
+    """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
+    result, fit = case.result, case.fit
+    parts = Holdout.draw(case.problem, HELD, fit.seed) if fit.solver == "auto" else None
+    if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
+        return None
+    quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
+    with interruptible() as interrupt:
+        again = quietly(parts.train, result.rank)
+    return None if interrupt.asked else parts.score(again.X, fit).score
 
 
 def _score_of_search(case: Case) -> float | None:
@@ -309,10 +336,10 @@ def approximated(case: Case) -> list[Finding]:
     searched = _score_of_search(case)
     if case.result.status is Status.STALLED and searched is not None and not case.rank_settled:
         return _approximated_by_search(case, searched)
-    if not _asks_for_noise(case) or evidence.few or evidence.uneven:
+    if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
         return []
     score, found = evidence.cross_validated, evidence.structure
-    unstructured = found is not None and found.excess <= STRUCTURE
+    unstructured = found is not None and found.excess <= DOUBTFUL
     if unstructured and case.result.residual <= SMALL:
         text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
         return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
@@ -351,6 +378,13 @@ def stuck(case: Case) -> list[Finding]:
             f"minima: {lowest} of {starts} starts led to this one."
         )
         return [Finding("few", text, numbers, Status.LOCAL_MINIMUM, changes=_more(case))]
+    if evidence.amplified or evidence.uneven:
+        text = (
+            "Some directions of X are hardly measured: whether the residual is noise, or what no "
+            "rank of this size fits, cannot be told."
+        )
+        numbers |= {"noise": evidence.accuracy.noise, "score": evidence.cross_validated}
+        return [Finding("hardly measured", text, numbers, Status.UNDERDETERMINED)]
     structured = evidence.structure is not None and evidence.structure.excess > STRUCTURE
     if structured and starts > 1 and lowest == starts:
         text = "The residual has structure that no tensor of this rank fits."
@@ -410,6 +444,8 @@ def outliers(case: Case) -> list[Finding]:
                 Status.APPROXIMATED)  # fmt: skip
     if case.fit.loss != "squared" or case.result.status not in relevant or _at_rounding(case):
         return []
+    if case.evidence.few:  # residuals of few measurements are not normal, whatever the noise is
+        return []
     excess, count, share = case.evidence.outliers
     if excess < KURTOSIS or share < OUTLIERS:
         return []
@@ -425,38 +461,30 @@ def _with_estimate(case: Case) -> Case:
         return case
     try:
         with case.fit.clock.watched():
-            if result.status is Status.APPROXIMATED:
-                return case.now(_by_cross_validation(case))
             accuracy = evidence.accuracy
     except TimeUp:
         case.out_of_time("the check whether the measurements determine X")
         return case
     except np.linalg.LinAlgError:  # it cannot be told
         return case
-    if (
-        case.fit.noise_std is not None
-        and result.weights is None
-        and result.status is not Status.CONVERGED
-    ):
-        accuracy = accuracy.with_sigma(_sigma(case.problem, case.fit.noise_std))
     if not accuracy.determined:
         return case.now(replace(result, error_estimate=None, error_interval=None))
-    low, high = accuracy.interval
-    return case.now(replace(result, error_estimate=accuracy.error, error_interval=(low, high)))
+    known = case.fit.noise_std is not None and result.weights is None
+    if known and result.status is Status.NOISE_FLOOR:
+        accuracy = accuracy.with_sigma(_sigma(case.problem, float(case.fit.noise_std or 0.0)))
+    estimate, (low, high) = accuracy.error, accuracy.interval
+    if result.status is Status.APPROXIMATED:
+        # held-out measurements have noise as well: an upper bound, if rows are isotropic
+        found = [f.numbers["score"] for f in result.findings if f.kind == "approximated"]
+        score = found[-1] if found else evidence.cross_validated
+        estimate, high = max(score, estimate), max(1.3 * score, high)
+    return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
 
 
 def _sigma(problem: Problem, noise_std: float) -> float:
     """Standard deviation of an equation of weight 1, where that of all measurements is given."""
     total = problem.m if problem.weights is None else float(to_numpy(problem.weights).sum())
     return float(noise_std * math.sqrt(total / problem.equations))
-
-
-def _by_cross_validation(case: Case) -> Result:
-    """Result with the error on held-out measurements, which have noise as well: an upper bound."""
-    found = [f.numbers["score"] for f in case.result.findings if f.kind == "approximated"]
-    score = found[-1] if found else case.evidence.cross_validated
-    low = score / math.sqrt(max(case.evidence.per_dof, 1.0))
-    return replace(case.result, error_estimate=score, error_interval=(0.7 * low, 1.3 * score))
 
 
 def near_rank_deficiency(case: Case) -> list[Finding]:
@@ -491,7 +519,7 @@ def not_determined(case: Case) -> list[Finding]:
     result, status = case.result, Status.UNDERDETERMINED
     if any(f.kind in UNDETERMINED for f in result.findings):
         return [Finding("verdict", "Some slices have too few samples.", {}, status)]
-    if result.status is Status.APPROXIMATED or not case.evidence.is_tucker:
+    if not case.evidence.is_tucker:
         return []
     accuracy = _known_accuracy(case)
     few = case.problem.equations == result.degrees_of_freedom < size(case.problem.shape)
@@ -505,6 +533,8 @@ def not_determined(case: Case) -> list[Finding]:
     estimate, interval = result.error_estimate, result.error_interval
     largest = FEW_ERROR if case.evidence.few and result.status is Status.NOISE_FLOOR else LARGEST
     upper = largest if interval is None else interval[1]
+    if result.status is Status.APPROXIMATED and estimate is not None and estimate <= POOR_FIT:
+        return []
     if estimate is None or (estimate <= HOPELESS and upper <= largest):
         return []
     text = (

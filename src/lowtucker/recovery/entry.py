@@ -29,6 +29,7 @@ from lowtucker.recovery.fit import Fit, Loss, tensor_or_state
 from lowtucker.recovery.hard import rank_given_or_searched, recovered
 from lowtucker.recovery.norank import without_rank
 from lowtucker.recovery.rank import RankSearch
+from lowtucker.run.call import Call
 from lowtucker.run.execute import execute
 from lowtucker.run.loop import bind
 from lowtucker.run.progress import Callback
@@ -165,6 +166,7 @@ def recover(
     >>> lt.recover(A, A.forward(X_true)).rank
     (2, 2, 2)
     """
+    call = Call.of(recover, locals())
     solver = solver.lower() if isinstance(solver, str) else solver
     _, search = rank_given_or_searched(rank)
     no_rank = rank is None and solver == "auto"
@@ -181,7 +183,7 @@ def recover(
             result = without_rank(scope.problem, fit.within(scope))
         else:
             result = recovered(scope.problem, rank, fit.within(scope), start=start)
-    return scope.export(result)
+    return explained(scope.export(result), call)
 
 
 def iterate(
@@ -298,6 +300,7 @@ def solve(
     >>> lt.solve(problem, lt.TIHT(), (1, 2, 2), stop=rule).status.name
     'CONVERGED'
     """
+    call = Call.of(solve, locals())
     _check_problem(problem)
     if stop is None:
         stop = ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)
@@ -326,7 +329,7 @@ def solve(
             callbacks=scope.callbacks(callbacks),
             keeper=scope.keeper,
         )
-    return explained(scope.export(result))
+    return explained(scope.export(result), call)
 
 
 def _check_one(problem: Problem, search: RankSearch | None, loss: Any, no_rank: bool) -> None:

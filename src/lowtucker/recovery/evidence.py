@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import to_numpy
-from lowtucker._array.random import Seed
-from lowtucker.limits import AGAIN, AGAIN_SHARE, OUTLYING, PLENTY, UNEVEN
+from lowtucker._array.random import Seed, as_seed
+from lowtucker.limits import AGAIN, AGAIN_SHARE, AMPLIFIED, OUTLYING, PLENTY, UNEVEN
 from lowtucker.problem import Problem
 from lowtucker.recovery.accuracy import (
     COSTLY,
@@ -19,6 +19,7 @@ from lowtucker.recovery.accuracy import (
     accuracy_of_block,
     accuracy_unexamined,
 )
+from lowtucker.recovery.precondition import isotropic_rows
 from lowtucker.recovery.robust import MAD
 from lowtucker.run.result import Result
 from lowtucker.solvers.noise import Structure, structure
@@ -110,10 +111,24 @@ class Evidence:
         r"""Relative residual to expect of held-out measurements: that of all, over 1 - dof/m.
 
         Generalised cross-validation; infinite where there are no more measurements than degrees of
-        freedom. Of isotropic rows it bounds the error of X, be the residual noise or misfit.
+        freedom. Of isotropic rows it bounds the error of X, be the residual noise or misfit: the
+        larger one where rows can be made isotropic.
         """
-        spare = 1 - 1 / self.per_dof
-        return float(self.result.residual / spare) if spare > 0 else np.inf
+        spare, residual = 1 - 1 / self.per_dof, float(self.result.residual)
+        if self.isotropic is not None:
+            residual = max(residual, float(self.isotropic.relative_residual(self.result.X)))
+        return residual / spare if spare > 0 else np.inf
+
+    @property
+    def amplified(self) -> bool:
+        """Whether some directions of X are hardly measured, so that no residual bounds its error."""
+        return self.accuracy.noise > AMPLIFIED * self.cross_validated
+
+    @cached_property
+    def isotropic(self) -> Problem | None:
+        """An equivalent problem, where rows are far from isotropic and can be made so."""
+        made = isotropic_rows(self.problem, as_seed(self.seed))
+        return None if made is None else made.problem
 
     @cached_property
     def residual(self) -> Any:
@@ -139,8 +154,15 @@ class Evidence:
 
     @cached_property
     def structure(self) -> Structure | None:
-        """How the residual differs from noise; see :func:`lowtucker.solvers.noise.structure`."""
-        return structure(self.problem, self.residual, self.result.X)
+        """How the residual differs from noise; see :func:`lowtucker.solvers.noise.structure`.
+
+        Also that of isotropic rows, where rows are not: a few strong ones may hide a misfit.
+        """
+        found = structure(self.problem, self.residual, self.result.X)
+        if self.isotropic is None or found is None:
+            return found
+        other = structure(self.isotropic, self.isotropic.residual(self.result.X), self.result.X)
+        return found if other is None else Structure(*map(max, found, other))
 
     @cached_property
     def agreement(self) -> Agreement:

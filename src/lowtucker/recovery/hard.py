@@ -8,11 +8,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import eps
+from lowtucker._array import eps, like, size, to_numpy
 from lowtucker._array.clock import TimeUp
+from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker.limits import FAR, UNFINISHED
+from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
-from lowtucker.recovery.advice import explained
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
@@ -21,6 +22,8 @@ from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
+from lowtucker.solvers.auto import automatic
+from lowtucker.solvers.manifold import dot
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -29,6 +32,9 @@ __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 NumPyArray = np.ndarray[Any, Any]
 # How often a search takes up a larger rank that diagnosis has found better
 RETRIES = 3
+# Share of the measurements that tell whether anything was recovered; how many must be left per
+# degree of freedom; and how much larger than expected the norm of X must be
+HELD, ENOUGH, FAR_TOO_LARGE = 0.2, 2.0, 1.5
 
 
 def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
@@ -55,10 +61,11 @@ def recovered(
         label = "" if before is None else "all samples"
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
-            return explained(result)
+            return result
         result = preconditioned(problem, given, fit, result) or result
         result = finished(problem, result, fit, label)
-        return concluded(examined(problem, result, fit, rank_settled=True))
+        result = concluded(examined(problem, result, fit, rank_settled=True))
+        return no_worse_than_zero(problem, result, fit)
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
@@ -76,7 +83,66 @@ def recovered(
         earlier = tuple(replace(f, status=None) for f in case.result.findings)
         result = replace(better, findings=(*earlier, *better.findings))
         case = examined(case.problem, finished(case.problem, result, fit), fit, settled)
-    return concluded(case)
+    return no_worse_than_zero(problem, concluded(case), fit)
+
+
+def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
+    """Result that was not recovered, shrunk where it is plainly worse than zero.
+
+    Its norm may be far larger than the measurements say. And where there are enough of them, a
+    quick fit to most tells: if it predicts the others no better than zero does, X is multiplied by
+    the number with which it predicts them best. One pass, or such a fit.
+    """
+    lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
+    if fit.solver != "auto" or result.status not in lost or fit.time_is_up:
+        return result
+    if not isinstance(result.X, TuckerTensor):
+        return result
+    factor = min(_by_norm(problem, result, fit), _by_held_out(problem, result, fit))
+    if factor >= 1:
+        return result
+    X = result.X * factor
+    text = f"Nothing was recovered: X is worse than zero, and was multiplied by {factor:.2g}."
+    shrunk = replace(
+        result, X=X, residual=float(to_numpy(problem.relative_residual(X))), error_estimate=None,
+        error_interval=None, error=_error(X, fit.X_true),
+    )  # fmt: skip
+    return shrunk.found(Finding("nothing recovered", text, {"factor": factor}))
+
+
+def _by_norm(problem: Problem, result: Result, fit: Fit) -> float:
+    r"""Factor for X + E with a large error E that has nothing to do with X.
+
+    :math:`\|X\|^2` is about :math:`N \|y\|^2 / \|A\|_F^2`, where rows have no preference. A
+    random tensor gives the norm of A.
+    """
+    draws = generator(as_seed(fit.seed), Stream.PROBE).standard_normal(problem.shape)
+    probe = like(draws, result.X.core, result.X.core.dtype)
+    gain = float(problem.weighted_norm(problem.A.forward(probe)))
+    found = float(result.X.norm())
+    expected = float(problem.y_norm) * size(problem.shape) ** 0.5 / gain if gain else found
+    return (expected / found) ** 2 if found > FAR_TOO_LARGE * expected else 1.0
+
+
+def _by_held_out(problem: Problem, result: Result, fit: Fit) -> float:
+    """Factor with which a fit to some of the measurements predicts the others best."""
+    parts = Holdout.draw(problem, HELD, fit.seed)
+    if parts is None or parts.train.equations < ENOUGH * result.degrees_of_freedom:
+        return 1.0
+    quietly = replace(fit, callbacks=(), noise_std=None, X_true=None)
+    solver = automatic(parts.train, result.rank, quick=True)
+    first = quietly(parts.train, result.rank, solver=solver)
+    residual = parts.held.residual(first.X)
+    if first.status is Status.INTERRUPTED or parts.candidate(first.X, residual, fit).score <= 1:
+        return 1.0
+    measured = parts.held.y - residual
+    weighted = parts.held.weights * measured
+    seen = dot(weighted, measured)
+    return min(max(dot(weighted, parts.held.y) / seen, 0.0), 1.0) if seen else 0.0
+
+
+def _error(X: TuckerTensor, X_true: Any) -> float | None:
+    return None if X_true is None else float(to_numpy(relative_error(X, X_true)))
 
 
 def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Result:

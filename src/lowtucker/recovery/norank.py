@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowtucker._array import eps
+from lowtucker._array.random import as_seed
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
+from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
-from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit
+from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
@@ -36,8 +38,20 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
 
     A rank is fitted where the spectra of the shrunk tensor have a clear gap, and is searched where
     shrinkage finds little: with few measurements of a tensor that is exactly of low rank only a
-    hard rank recovers it.
+    hard rank recovers it. All of this with rows that were made isotropic, where they are far from
+    it.
     """
+    made = None
+    if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
+        made = isotropic_rows(problem, as_seed(fit.seed))
+    if made is None:
+        return _chosen(problem, fit, share)
+    made = weighted_by_error(made, fit)
+    result = _chosen(made.problem, replace(fit, noise_std=None), share)
+    return of_given_rows(problem, fit, made, result)
+
+
+def _chosen(problem: Problem, fit: Fit, share: float) -> Result:
     soft = soft_fit(problem, fit, share) if fits_in_memory(problem) else None
     if soft is None:
         return recovered(problem, RankSearch(), fit)
@@ -58,9 +72,9 @@ def _or_little(soft: Soft, result: Result) -> Result:
     if not soft.score > POOR or result.status in OVER:
         return result
     text = (
-        f"Little was found: held-out measurements are predicted to {soft.score:.2g} only, and no "
+        f"Held-out measurements are predicted to {soft.score:.2g} only, and no "
         "rank was found that explains them. There are too few measurements, much noise, or "
-        'outliers (loss="huber").'
+        "outliers."
     )
     return result.found(
         Finding("little found", text, {"score": soft.score}, Status.UNDERDETERMINED)
@@ -95,10 +109,15 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     tie = NOISY_TIE if hard.success else TIE
     if hard.held_out is None or hard.held_out > tie * soft.of_held:  # of the same measurements
         return _kept(soft, hard)
-    if hard.status in (Status.STALLED, Status.RANK_TOO_SMALL):  # it predicts as well all the same
+    stuck = (Status.STALLED, Status.RANK_TOO_SMALL, Status.LOCAL_MINIMUM)
+    if hard.status in stuck:  # it predicts as well all the same
         if not soft.isotropic:
             return _kept(soft, hard)
-        hard = replace(hard, status=Status.APPROXIMATED)
+        low, high = 0.3 * hard.held_out, 1.3 * hard.held_out
+        hard = replace(
+            hard, status=Status.APPROXIMATED, error_estimate=hard.held_out,
+            error_interval=(low, high),
+        )  # fmt: skip
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
     of_the_data = [f for f in soft.result.findings if f.kind in OF_THE_DATA]

@@ -10,7 +10,7 @@ import numpy as np
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
 from lowtucker._array.linalg import qr, svd
 from lowtucker._array.random import as_seed
-from lowtucker.operators import DenseOperator
+from lowtucker.operators import DenseOperator, scale
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
 from lowtucker.run.result import Result
@@ -18,19 +18,32 @@ from lowtucker.solvers import RGN, Solver
 from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.status import Finding, Status
+from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Equivalent", "isotropic_rows", "preconditioned"]
+__all__ = ["SPREAD", "Equivalent", "isotropic_rows", "of_given_rows", "preconditioned"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Spread of the eigenvalues of A A* (1 for i.i.d. rows) from which on rows are made isotropic. Of
-# 1600 matrices of i.i.d. rows, 20x64 to 600x1728, the largest had 1.34
-SPREAD = 2.0
+# Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which some directions are hardly
+# measured. Of 5700 matrices of i.i.d. rows, 20x64 to 300x1000, the largest had 1.34. Outer products
+# of Gaussian vectors have 1.3 to 6, divided by their norms what i.i.d. rows have
+SPREAD = 1.5
 # Flops of the largest decomposition, in units of m N min(m, N)
 COSTLY = 1e10
 # Variances of noise that are tried, in units of the largest eigenvalue of A A*
-NOISE = (0.0, *np.logspace(-14, 3, 35).tolist())
+NOISE = (0.0, *np.logspace(-14, 3, 103).tolist())
+# With noise, shares of X that are unknown in the fits that lead from isotropic to given rows
+STAGES = (0.3, 0.1, 0.03)
+# Shares of X that a fit may miss
+SHARES = np.logspace(-2, 0, 21).tolist()
 # Starts of the fit to isotropic rows. Ratios of residuals: a better fit, and the same
 STARTS, CLEARLY, SAME = 10, 0.99, 1.001
+# Twice the logarithm of the likelihood by which noise must be more likely than none; one number of
+# several hundred leads to some 5
+EVIDENCE = 12.0
+# Residuals in units of the estimated noise, which is right to a factor of 1.5, above which a rank
+# does not fit
+MISFIT = 1.7
+TINY = np.finfo(float).tiny
 STOPPED = (Status.INTERRUPTED, Status.MAX_SECONDS)
 # Eigenvalues below this, relative to the largest, are rounding error
 ROUNDING = 1e-26
@@ -51,6 +64,10 @@ class Equivalent:
         Smallest and largest norm of the rows, or singular value, that was divided by.
     noise : float
         Estimated share of noise in y, in units of its norm.
+    squares : NumPy array, shape (m,)
+        Squared norms of the rows, or singular values; 0 for measurements that do not count.
+    delta : float
+        Estimated variance of the noise, in units of that of the entries of X.
     """
 
     problem: Problem
@@ -58,6 +75,41 @@ class Equivalent:
     spreads: tuple[float, float]
     sizes: tuple[float, float]
     noise: float
+    squares: NumPyArray
+    delta: float
+
+    def expecting(self, share: float, lowest: float = 0.0) -> Equivalent:
+        """Return the same rows with the best weights for an X that is known up to a share of it.
+
+        Weights below the lowest, of measurements that are mostly noise, are 0.
+
+        The measurements of the unknown part have variances proportional to
+        share^2 + delta / s_i^2.
+        """
+        delta = self.delta / share**2
+        weights = self.squares / (self.squares + delta + TINY)
+        weights = weights / weights.max()
+        weights[weights < lowest] = 0
+        y = self.problem.y
+        return replace(self, problem=Problem(self.problem.A, y, like(weights, y, real_dtype(y))))
+
+    @property
+    def effective(self) -> float:
+        """Number of measurements that noise leaves: the sum of the weights."""
+        return float(np.sum(self.squares / (self.squares + self.delta + TINY)))
+
+    def unknown_share(self, held: Problem, X: Any) -> float:
+        """Share of X that a tensor misses, by maximum likelihood of held-out residuals."""
+        counting = to_numpy(held.weights) > 0
+        residual, y = (to_numpy(v)[counting] for v in (held.residual(X), held.y))
+        noise = self.delta / self.squares[counting]
+        unit = float(np.mean(np.abs(y) ** 2 / (1 + noise)))  # variance of the entries of X
+
+        def surprise(share: float) -> float:
+            variances = share**2 + noise
+            return float(np.sum(np.log(variances) + np.abs(residual) ** 2 / unit / variances))
+
+        return float(min(SHARES, key=surprise))
 
     def finding(self, effect: str, residual: float) -> Finding:
         """What was done and what it led to, with the numbers."""
@@ -68,7 +120,7 @@ class Equivalent:
         )
         numbers = {
             "spread": self.spreads[0], "after": self.spreads[1], "smallest": low, "largest": high,
-            "noise": self.noise, "residual": residual,
+            "noise": self.noise, "effective": self.effective, "residual": residual,
         }  # fmt: skip
         return Finding("preconditioned", text, numbers)
 
@@ -90,7 +142,7 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
 
     Notes
     -----
-    Two passes to look at the rows. Where they are anisotropic, a decomposition of the matrix, and
+    Three passes to look at the rows. Where they are anisotropic, a decomposition of the matrix, and
     two more fits: an automatic one to the isotropic rows, and Gauss-Newton steps to the given ones.
     The result has the history and the costs of all. Huber's loss is left alone: a mixture of
     rows would spread an outlier over all of them.
@@ -105,10 +157,15 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
     solver = _few_starts(made.problem, rank) if fit.solver == "auto" else fit.solver
     rough = replace(fit, noise_std=None)
     last = rough(made.problem, rank, solver=solver, before=result, label="isotropic rows")
+    local = RGN() if fit.solver == "auto" else fit.solver
+    for share in STAGES if made.delta else ():
+        if last.status in STOPPED:
+            break
+        stage = made.expecting(share).problem
+        last = rough(stage, rank, start=last.X, solver=local, before=last, label="isotropic rows")
     if last.status not in STOPPED:
-        solver = RGN() if fit.solver == "auto" else fit.solver
         start, label = last.X, "preconditioned"
-        last = fit(problem, rank, start=start, solver=solver, before=last, label=label)
+        last = fit(problem, rank, start=start, solver=local, before=last, label=label)
         last = replace(last, solver=result.solver)
         if last.residual < CLEARLY * result.residual:
             return last.found(made.finding("led to a better fit", last.residual))
@@ -124,6 +181,32 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
         passes=last.passes,
         seconds=last.seconds,
     )
+
+
+def of_given_rows(problem: Problem, fit: Fit, made: Equivalent, result: Result) -> Result:
+    """Result of an equivalent problem as one of the given problem. One pass, or a fit of its rank.
+
+    The error of shrinkage, and the held-out error, stay those of isotropic rows, which tell the
+    error of X. A rank whose residual is clearly larger than the noise does not fit exactly: the
+    held-out error is the estimate then.
+    """
+    if isinstance(result.X, TuckerTensor) and result.success and not fit.time_is_up:
+        solver, label = RGN() if fit.solver == "auto" else fit.solver, "given rows"
+        last = fit(problem, result.rank, start=result.X, solver=solver, before=result, label=label)
+        kept = {
+            name: getattr(result, name) for name in ("status", "findings", "held_out", "solver")
+        }
+        result = replace(last, **kept)
+        misfit = made.noise > 0 and result.residual > MISFIT * made.noise
+        if misfit and result.held_out is not None and result.status is not Status.CONVERGED:
+            changes: Any = {"status": Status.APPROXIMATED, "error_estimate": result.held_out}
+            result = replace(result, **changes)
+    else:
+        residual = float(to_numpy(problem.relative_residual(result.X)))
+        result = replace(result, residual=residual, state=None)
+    effect = f"gave a residual of {result.residual:.2g} with the given rows"
+    result = result.found(made.finding(effect, result.residual))
+    return replace(result, m=int(problem.equations))
 
 
 def _met_local_minima(result: Result) -> bool:
@@ -144,7 +227,7 @@ def _few_starts(problem: Problem, rank: Any) -> list[Solver]:
 def isotropic_rows(problem: Problem, seed: tuple[int, int]) -> Equivalent | None:
     r"""Return an equivalent problem whose rows are closer to isotropic; None where there is none.
 
-    Rows of different norms are divided by them, by weights: this copies nothing. Where that is not
+    Rows of different norms are divided by them: this copies nothing. Where that is not
     enough, a matrix in memory is replaced by its right singular vectors:
 
     .. math::
@@ -162,7 +245,7 @@ def isotropic_rows(problem: Problem, seed: tuple[int, int]) -> Equivalent | None
 
     Notes
     -----
-    Two passes where rows are isotropic; three more for row norms. The decomposition costs some
+    Three passes where rows are isotropic; four more for row norms. The decomposition costs some
     :math:`4 m N \min(m, N)` flops, and two copies of the matrix in double precision.
     """
     m, N = problem.m, size(problem.shape)
@@ -183,21 +266,19 @@ def isotropic_rows(problem: Problem, seed: tuple[int, int]) -> Equivalent | None
 
 
 def _of_equal_norm(problem: Problem, before: float, seed: tuple[int, int]) -> Equivalent:
-    """Problem with rows divided by their norms, by weights."""
+    """Problem with weighted rows divided by their norms."""
     given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
-    given = given.astype(np.float64)
-    norms = to_numpy(problem.A.row_norms()).astype(np.float64)
-    y = np.abs(to_numpy(problem.y))
-    counting = (given > 0) & (norms > 0)
-    squares = given[counting] * norms[counting] ** 2
-    delta, noise = _noise_by_likelihood(squares, given[counting] * y[counting] ** 2)
-    weights = np.zeros(problem.m)
-    weights[counting] = given[counting] / (squares + delta)
-    weights /= weights.max()
-    scaled = Problem(problem.A, problem.y, like(weights, problem.y, real_dtype(problem.y)))
-    after = spread_of_rows(scaled, seed)
-    sizes = (float(squares.min() ** 0.5), float(squares.max() ** 0.5))
-    return Equivalent(scaled, "rows divided by their norms", (before, after), sizes, noise)
+    norms = np.sqrt(given) * to_numpy(problem.A.row_norms())
+    norms = norms.astype(np.float64)
+    counting = norms > 0
+    factor = np.where(counting, np.sqrt(given), 0) / np.where(counting, norms, 1)
+    factor = like(factor, problem.y, real_dtype(problem.y))
+    y, squares = factor * problem.y, norms[counting] ** 2
+    delta, noise = _noise_by_likelihood(squares, squares * np.abs(to_numpy(y)[counting]) ** 2)
+    sizes = (float(norms[counting].min()), float(norms.max()))
+    scaled, how = Problem(scale(problem.A, factor), y), "rows divided by their norms"
+    made = Equivalent(scaled, how, (before, before), sizes, noise, norms**2, delta).expecting(1.0)
+    return replace(made, spreads=(before, spread_of_rows(made.problem, seed)))
 
 
 def _orthogonal(problem: Problem, matrix: NumPyArray, before: float) -> Equivalent:
@@ -212,13 +293,12 @@ def _orthogonal(problem: Problem, matrix: NumPyArray, before: float) -> Equivale
     rows = DenseOperator(
         _in_precision(Vh, dtype), problem.shape, dtype=problem.tensor_dtype, isotropic=isotropic
     )
-    weights = s**2 / (s**2 + delta)
-    white = Problem(rows, _in_precision(t / s, dtype), weights.astype(dtype))
-    N = size(problem.shape)
-    after = float(np.mean(weights**2) / np.mean(weights) ** 2) / (1 + len(s) / N)
-    sizes = (float(s[-1]), float(s[0]))
-    how = "rows divided by their singular values"
-    return Equivalent(white, how, (before, after), sizes, noise)
+    white = Problem(rows, _in_precision(t / s, dtype))
+    sizes, how = (float(s[-1]), float(s[0])), "rows divided by their singular values"
+    made = Equivalent(white, how, (before, before), sizes, noise, s**2, delta).expecting(1.0)
+    w = to_numpy(made.problem.weights)
+    after = float(np.mean(w**2) / np.mean(w) ** 2) / (1 + len(s) / size(problem.shape))
+    return replace(made, spreads=(before, after))
 
 
 def _in_precision(numbers: NumPyArray, dtype: Any) -> NumPyArray:
@@ -257,7 +337,7 @@ def _noise_by_likelihood(variances: NumPyArray, squares: NumPyArray) -> tuple[fl
     """Variance of noise in units of that of the signal, by numbers of variance v + it, up to scale.
 
     Returns it with the share of noise in the numbers, in units of their norm. Where the variances
-    do not differ, any noise is as likely: none is taken.
+    hardly differ, any noise is as likely: none is taken.
     """
     top = float(variances.max())
 
@@ -266,5 +346,7 @@ def _noise_by_likelihood(variances: NumPyArray, squares: NumPyArray) -> tuple[fl
         return float(len(total) * np.log(np.mean(squares / total) or 1.0) + np.sum(np.log(total)))
 
     delta = min(NOISE, key=surprise)
+    if surprise(0.0) - surprise(delta) < EVIDENCE:
+        return 0.0, 0.0
     share = float((delta / (delta + np.mean(variances) / top)) ** 0.5)
     return delta * top, share

@@ -111,7 +111,8 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
     result = _fit_to_all(problem, start, best, fit, None if climb is None else climb.result)
     rivals = set() if climb is None else climb.rivals
     rivals |= set() if best is None else best.rivals
-    while (smaller := smaller_rank(result)) is not None and result.status not in OVER:
+    score = math.inf if best is None else best.score
+    while (smaller := smaller_rank(result, most=score)) is not None and result.status not in OVER:
         tried_ranks.append(f"{result.rank} has directions smaller than the expected error")
         start = hosvd(result.X, smaller, warn=False)
         solver = RGN() if fit.solver == "auto" else fit.solver
@@ -120,9 +121,9 @@ def search_rank(problem: Problem, search: RankSearch, fit: Fit) -> tuple[Result,
     if not settled:
         text += " The search stopped early: more measurements, or time, may lead further."
     factors = (1 / NEAR_EXPECTED, NEAR_EXPECTED)
-    rivals |= {smaller_rank(result, factor) or result.rank for factor in factors}
-    score = None if best is None else best.score
-    numbers = {"rank": result.rank, "settled": settled, "score": score}
+    rivals |= {smaller_rank(result, factor, score) or result.rank for factor in factors}
+    scored = best is not None and best.X.rank == result.rank
+    numbers = {"rank": result.rank, "settled": settled, "score": score if scored else None}
     found_rank = Finding("rank found", text, numbers)
     return replace(result, findings=(found_rank, *_close_call(result.rank, rivals))), settled
 
@@ -475,16 +476,17 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
     return Comparison(given.score, found.score, found.X.rank, clearly, close)
 
 
-def smaller_rank(result: Result, factor: float = 1.0) -> Rank | None:
+def smaller_rank(result: Result, factor: float = 1.0, most: float = math.inf) -> Rank | None:
     """Rank without the directions that are smaller than the expected error, if there are any.
 
     Dropping them changes X by less than the noise, or the residual, has changed it already. With a
-    factor, those smaller than so many times that error.
+    factor, those smaller than so many times that error, which is at most ``most``: an estimate is
+    too large where the measurements hardly determine X.
     """
     share = 10 * result.residual if result.status is Status.CONVERGED else result.error_estimate
     if share is None:
         return None
-    rank = _rank_above(result.X, factor * share)
+    rank = _rank_above(result.X, factor * min(share, most))
     return rank if rank != result.rank else None
 
 

@@ -7,23 +7,26 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import size, to_numpy
+from lowtucker._array import like, namespace, real_dtype, size, to_numpy
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
+from lowtucker.operators import FunctionOperator
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
 from lowtucker.recovery.fit import Fit
 from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.holes import distinct
+from lowtucker.recovery.precondition import SPREAD, Equivalent
 from lowtucker.recovery.stacking import CUT_SHORT, Stack, counting, stacked_fit
 from lowtucker.run.result import Result
 from lowtucker.solvers import AMP, Annealing
-from lowtucker.solvers.amp import look_at_rows
+from lowtucker.solvers.amp import Rows, look_at_rows
 from lowtucker.status import Finding, Status
+from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, spectra
 from lowtucker.thresholding import ShrunkTensor
 
-__all__ = ["Soft", "clear_rank", "fits_in_memory", "soft_fit"]
+__all__ = ["Soft", "clear_rank", "fits_in_memory", "soft_fit", "weighted_by_error"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Entries of the largest tensor that is shrunk: tensors of the full size are formed
@@ -39,10 +42,12 @@ POOR = 0.5
 FIRST, FINAL = 12, 24
 # A fit to all measurements whose noise is larger than that of the first fit by this is not kept
 WORSE = 2.0
-# Mean square of the eigenvalues of A A*, in units of that of i.i.d. rows, above which some
-# directions are hardly measured
-SPREAD = 1.5
-# Kind of the finding that says so
+# Squared norm of the sum of the rows, 1 for rows without a mean, above which the mean is taken out.
+# Of 5700 matrices of i.i.d. rows, 20x64 to 300x1000, the largest had 2.4
+COMMON = 3.0
+# Lowest weight of measurements with noise of different variances: others would be mostly noise
+LOWEST = 0.25
+# Kind of the finding that says that held-out measurements do not tell the error of X
 ANISOTROPIC = "anisotropic rows"
 # Rounds of Huber's weights
 ROUNDS = 3
@@ -172,12 +177,17 @@ def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
 
 def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     """Message passing on most of the measurements, and again on all."""
+    rows, looked = look_at_rows(problem, as_seed(fit.seed))
+    given, common = problem, _in_common(problem, rows)
+    if common > COMMON:
+        problem = _centred(problem)
+        rows, more = look_at_rows(problem, as_seed(fit.seed))
+        looked += more
     parts = Holdout.draw(problem, share, fit.seed)
     if parts is None:
         return None
     held = to_numpy(parts.held.weights) > 0
     quietly = replace(fit, tol=min(fit.tol, 1e-9), noise_std=None, X_true=None)
-    rows, looked = look_at_rows(problem, as_seed(fit.seed))
     weights = to_numpy(parts.train.weights)
     of_train = rows.of_part(rows.total * float(np.sum(weights)) / _total(problem))
     solver: Any = AMP(max_steps=FIRST, rows=of_train)
@@ -204,14 +214,73 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     numbers = {"solver": solver.name, "effective": float(X.effective), "score": score}
     findings = [Finding("approximated", text, numbers), *_of_the_rows(rows.spread)]
     mask = None if problem.weights is None else to_numpy(problem.weights) > 0
-    findings += problem.A.diagnose((1,) * len(problem.shape), mask)
-    result = _concluded(problem, last, X, score, status, findings, fit.X_true)
+    findings += given.A.diagnose((1,) * len(problem.shape), mask)
+    of_held = score
+    if common > COMMON:
+        text = "What all rows of A have in common was taken out of them, and of y, first."
+        findings.append(Finding("centred rows", text, {"common": common, "limit": COMMON}))
+        of_held = Holdout.by_weights(given, held).score(first.X, fit).score
+    result = _concluded(given, last, X, score, status, findings, fit.X_true)
     isotropic = not any(f.kind == ANISOTROPIC for f in findings)
     if not isotropic:
         undetermined = result.status if status in CUT_SHORT else Status.UNDERDETERMINED
         result = replace(result, error_estimate=None, status=undetermined)
     rank = None if status in CUT_SHORT or score > POOR else clear_rank(X, score)
-    return Soft(result, rank, score, held, score, isotropic)
+    return Soft(result, rank, score, held, of_held, isotropic)
+
+
+def _in_common(problem: Problem, rows: Rows) -> float:
+    """Squared norm of the sum of the rows, in units of that of rows without a mean. One pass."""
+    ones = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
+    v = like(ones, problem.y, problem.y.dtype)
+    whole = float(to_numpy(norm(problem.A.adjoint(v)))) ** 2
+    alone = rows.gain * size(problem.shape) * float(np.sum(ones**2) / np.sum(ones))
+    return whole / alone if alone else 1.0
+
+
+def _centred(problem: Problem) -> Problem:
+    """Problem whose rows, and y, have no mean: one equation fewer, and a pass as before.
+
+    Rows with a mean, such as zeros and ones, are far from isotropic by that alone.
+    """
+    A, w = problem.A, problem.weights
+    xp = namespace(problem.y)
+    shares = like(np.full(problem.m, 1 / problem.m), problem.y, real_dtype(problem.y))
+    shares = shares if w is None else w / xp.sum(w)
+
+    def forward(X: Any) -> Any:
+        y = A.forward(X)
+        return y - xp.sum(shares * y)
+
+    def adjoint(v: Any) -> Any:
+        return A.adjoint(v - shares * xp.sum(v))
+
+    centred = FunctionOperator(
+        forward, adjoint, problem.shape, problem.m, dtype=problem.tensor_dtype, prototype=problem.y
+    )
+    return Problem(centred, problem.y - xp.sum(shares * problem.y), w)
+
+
+def weighted_by_error(made: Equivalent, fit: Fit) -> Equivalent:
+    """Rows with the weights that are best for the error that message passing reaches.
+
+    Of measurements with noise of different variances: as X becomes known, those with little noise
+    tell more. A fit to most of them, and the likelihood of the residuals of the others, tell what
+    is unknown. Up to some 40 passes; none where there is no noise.
+    """
+    unknown = 1.0
+    made = made.expecting(unknown, LOWEST)
+    for _ in range(ROUNDS if made.delta else 0):
+        parts = Holdout.draw(made.problem, LARGEST, fit.seed)
+        if parts is None or fit.time_is_up:
+            break
+        found = replace(fit, callbacks=())(parts.train, None, solver=AMP(max_steps=FIRST))
+        now = made.unknown_share(parts.held, found.X)
+        if now > unknown / 1.5:
+            break
+        unknown = now
+        made = made.expecting(unknown, LOWEST)
+    return made
 
 
 def _total(problem: Problem) -> float:

@@ -487,7 +487,7 @@ def _restarted(restarts: int, statuses: Any) -> tuple[Finding, ...]:
         return ()
     text = (
         "The last epochs tried other starts, none of them better: the rank may not fit, there may "
-        'be noise (noise_std=) or outliers (loss="huber"), or too few measurements.'
+        "be noise or outliers, or too few measurements."
     )
     return (Finding("hint", text, {"status": ran_out[0].name, "restarts": restarts}),)
 

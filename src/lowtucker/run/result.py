@@ -11,6 +11,8 @@ import numpy as np
 from lowtucker._array import to_numpy
 from lowtucker._array.errors import FileFormatError
 from lowtucker._version import __version__
+from lowtucker.run.advice import Words, advised, estimate_text
+from lowtucker.run.call import Call
 from lowtucker.run.codec import Codec
 from lowtucker.run.history import History
 from lowtucker.solvers import State
@@ -25,6 +27,11 @@ FORMAT = "lowtucker result 4"
 LONGEST_META = 1 << 24
 # Findings that go with the status: advice for it, and the reason for it
 QUIET = ("hint", "verdict")
+RECOVERED = {
+    Status.CONVERGED: "recovered",
+    Status.NOISE_FLOOR: "recovered up to noise",
+    Status.APPROXIMATED: "approximated",
+}
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -39,7 +46,7 @@ class Result:
     residual : float, or an array of them
         ||y - A(X)|| / ||y|| of that tensor (weighted where there are weights).
     status : Status, or an array of them
-        Why it ended; ``str(result.status)`` is advice.
+        Why it ended; ``str(result.status)`` says what that means.
     history : History
         Columns epoch, passes, seconds, residual, cost, phase; error where X_true was given.
     rank : tuple of int or None
@@ -73,6 +80,8 @@ class Result:
     findings : tuple of Finding
         What diagnosis found out: each with a kind, a sentence, and the numbers behind it. The last
         one that decides a status decides this one's.
+    call : Call or None
+        The call that it came from: its function and its arguments as code.
     """
 
     X: Any
@@ -93,6 +102,7 @@ class Result:
     weights: Any = None
     held_out: float | None = None
     findings: tuple[Finding, ...] = ()
+    call: Call | None = None
 
     @property
     def success(self) -> Any:
@@ -121,15 +131,25 @@ class Result:
 
     @property
     def advice(self) -> str:
-        """What the status means, and what this run suggests to try; one line a kind of ending."""
-        kinds = dict.fromkeys(np.atleast_1d(self.status).tolist())
-        lines = [f"{status} {self._hint(status)}".strip() for status in kinds]
-        return "\n".join([*lines, *self.notes, *(f"Borderline: {one}" for one in self.borderline)])
+        """The most likely cause first, what to do, and the next call to try, as code.
 
-    def _hint(self, status: Status) -> str:
-        """What the numbers suggest for a status, where they suggest something."""
-        hints = (f for f in self.findings if f.kind == "hint")
-        return next((f.text for f in hints if f.numbers.get("status") == status.name), "")
+        At most three sentences; for a success, what the error estimate means. One line a kind of
+        ending, where a batch of problems has several.
+        """
+        return self.advice_in()
+
+    def advice_in(self, words: Words | None = None) -> str:
+        """Return the advice; ``words`` maps arguments that change to the text of the next call."""
+        kinds = dict.fromkeys(np.atleast_1d(self.status).tolist())
+        return "\n".join(advised(self, status, words) for status in kinds)
+
+    @property
+    def headline(self) -> str:
+        """The verdict in a few words."""
+        kept = np.atleast_1d(self.success)
+        if kept.size > 1 or self.X.batch_shape:
+            return f"{int(kept.sum())} of {kept.size} problems recovered"
+        return RECOVERED.get(self.status) or f"not recovered: {self.status.words}"
 
     def found(self, *findings: Finding) -> Result:
         """Result with more findings; the last one that decides a status decides it."""
@@ -206,9 +226,14 @@ class Result:
         save_arrays(path, packed, overwrite=overwrite)
 
     def __repr__(self) -> str:
-        width = max(len(name) for name, _ in self._lines())
+        return self.text_in()
+
+    def text_in(self, words: Words | None = None) -> str:
+        """Return the summary that ``print`` shows; ``words`` as in :meth:`advice_in`."""
+        lines = self._lines(words)
+        width = max(len(name) for name, _ in lines)
         return "\n".join(
-            [self._headline(), *(f"  {name:{width}}  {text}" for name, text in self._lines())]
+            [f"Result: {self.headline}", *(f"  {name:{width}}  {text}" for name, text in lines)]
         )
 
     def _repr_html_(self) -> str:
@@ -220,17 +245,11 @@ class Result:
             for name, text in self._lines()
         )
         return (
-            f"<div><strong>{escape(self._headline())}</strong>"
+            f"<div><strong>Result: {escape(self.headline)}</strong>"
             f"<table>{rows}</table>{_sparkline(self.history)}</div>"
         )
 
-    def _headline(self) -> str:
-        kept = np.atleast_1d(self.success)
-        if kept.size > 1 or self.X.batch_shape:
-            return f"Result: {int(kept.sum())} of {kept.size} problems recovered"
-        return "Result: recovered" if kept[0] else "Result: not recovered"
-
-    def _lines(self) -> list[tuple[str, str]]:
+    def _lines(self, words: Words | None = None) -> list[tuple[str, str]]:
         ratio = self.m / self.degrees_of_freedom
         effective = "" if self.rank is not None else "effective "
         lines = [
@@ -247,34 +266,33 @@ class Result:
             lines.append(("error", _span(self.error, ".1e")))
         if self.error_estimate is not None:
             proviso = "" if self.success else ", if the residual were noise"
-            lines.append(("estimate", f"{self.error_estimate:.1e} of the error{proviso}"))
+            lines.append(("estimate", f"{estimate_text(self, ' of the error')}{proviso}"))
         if self.held_out is not None:
             lines.append(("held out", f"{self.held_out:.1e}, the error on held-out samples"))
-        notes = [("note", note) for note in self.notes]
+        status_lines = self._status_lines(words)
+        said = " ".join(text for _, text in status_lines)
+        notes = [("note", note) for note in self.notes if note not in said]
         notes += [("borderline", remark) for remark in self.borderline]
-        return [*lines, *self._status_lines(), *notes]
+        return [*lines, *notes, *status_lines]
 
-    def _status_lines(self) -> list[tuple[str, str]]:
+    def _status_lines(self, words: Words | None) -> list[tuple[str, str]]:
+        """Each kind of ending with its advice."""
         names, counts = np.unique([s.name for s in np.atleast_1d(self.status)], return_counts=True)
-        total = int(counts.sum())
-        return [
-            (
-                "status",
-                f"{name}{f' ({n} of {total})' if total > 1 else ''}: "
-                f"{Status[name]} {self._hint(Status[name])}".strip(),
-            )
-            for name, n in zip(names, counts, strict=True)
-        ]
+        total, lines = int(counts.sum()), []
+        for name, n in zip(names, counts, strict=True):
+            lines.append(("status", f"{name}{f' ({n} of {total})' if total > 1 else ''}"))
+            lines.append(("advice", advised(self, Status[name], words)))
+        return lines
 
 
-CODEC = Codec()
+CODEC = Codec(Call)
 FIELDS = tuple(Result.__dataclass_fields__)
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
     "history": History, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
     "degrees_of_freedom": int, "error_estimate": float | int | None,
     "error_interval": tuple | None, "state": State | None,
-    "held_out": float | int | None, "findings": tuple,
+    "held_out": float | int | None, "findings": tuple, "call": Call | None,
 }  # fmt: skip
 
 

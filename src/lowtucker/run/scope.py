@@ -135,7 +135,7 @@ class Scope:
             return result.found(Finding("checkpoint not written", text))
         if not set(np.atleast_1d(result.status)) & RESUMABLE:
             return result
-        text = f'The same call with checkpoint="{self.keeper.given}" resumes from here.'
+        text = f"The same call with the checkpoint {self.keeper.given} resumes from here."
         return result.found(Finding("resumable", text))
 
     def _time_limit(self, result: Result) -> list[Finding]:
@@ -147,7 +147,6 @@ class Scope:
         which = ", the default for data of this size," if by_default else ""
         text = f"The time limit of {clock.limit:g} s{which} was reached."
         text += f" Not finished: {'; '.join(left_out)}." if left_out else ""
-        text += " To allow more: max_seconds=600, or math.inf for no limit." if by_default else ""
         numbers = {"limit": clock.limit, "default": by_default, "skipped": left_out}
         return [Finding("time limit", text, numbers)]
 

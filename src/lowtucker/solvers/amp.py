@@ -240,7 +240,8 @@ def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
         ahead, back = _misfit(problem, guess)
         vector = _weighted(problem, ahead)
         # X lies between guess and Z, and A(Z) is known: A A* is a multiple of the identity
-        residual = (1 - alpha) * ahead + alpha * (1 - N / rows.total) * memory.vector
+        left = (1 - N / rows.total) if rows.equal else _shares(problem) - N / rows.total
+        residual = (1 - alpha) * ahead + alpha * left * memory.vector
     else:
         guess, onsager = X.tensor, divergence / rows.total
         residual, back = _misfit(problem, guess)
@@ -251,6 +252,13 @@ def _passed(problem: Problem, rows: Rows, state: State) -> Messages:
         memory, guess=guess, vector=vector, back=back, residual=residual,
         best=X.tensor, effective=X.effective, left=residual,
     )  # fmt: skip
+
+
+def _shares(problem: Problem) -> Array:
+    """Inverse weights; 0 for measurements that do not count."""
+    xp, w = namespace(problem.y), problem.weights
+    assert w is not None  # they differ
+    return xp.where(w > 0, 1 / xp.where(w > 0, w, xp.ones_like(w)), xp.zeros_like(w))
 
 
 def _misfit(problem: Problem, X: Array) -> tuple[Array, Array]:
@@ -272,7 +280,7 @@ def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
     squares = (float(to_numpy(norm(back))) / (ratio * float(to_numpy(norm(v))) or 1.0)) ** 2
     spread = squares / (1 + parts * problem.m / N)
     equal = problem.weights is None or not np.any((weights > 0) & (weights < weights.max()))
-    if away < ORTHOGONAL and equal and total < N:
+    if away < ORTHOGONAL and total < N:
         return Rows(ratio * total / N, total, True, equal, spread), 2.0
     if problem.A.traits.has_fast_row_norms:
         norms = to_numpy(problem.A.row_norms())
@@ -288,19 +296,24 @@ def look_at_rows(problem: Problem, seed: tuple[int, int]) -> tuple[Rows, float]:
 def spread_of_rows(problem: Problem, seed: tuple[int, int]) -> float:
     """Spread of the eigenvalues of A A*, as in :class:`Rows`, of rows with their weights.
 
-    By one random vector. Two passes.
+    By a random vector, and by ones: what all rows have in common is one eigenvalue, which a random
+    vector may miss. Three passes.
     """
     xp, rng = namespace(problem.y), generator(seed, Stream.PROBE)
     v = like(_normal(rng, (problem.m,), is_complex(problem.y)), problem.y, problem.y.dtype)
-    roots = None if problem.weights is None else xp.sqrt(problem.weights)
-    if roots is not None:
-        v = xp.where(roots > 0, v, xp.zeros_like(v))
-    back = problem.A.adjoint(v if roots is None else roots * v)
-    back = problem.A.forward(back)
-    back = back if roots is None else roots * back
+    roots = like(np.ones(problem.m), problem.y, real_dtype(problem.y))
+    roots = roots if problem.weights is None else xp.sqrt(problem.weights)
+    v = xp.where(roots > 0, v, xp.zeros_like(v))
+    back = roots * problem.A.forward(problem.A.adjoint(roots * v))
     sizes = [float(to_numpy(_real_inner(*pair))) for pair in ((v, v), (v, back), (back, back))]
-    spread = sizes[0] * sizes[2] / (sizes[1] ** 2 or 1.0)
-    return spread / (1 + float(problem.equations) / size(problem.shape))
+    if not sizes[1] > 0:
+        return 1.0
+    spread = sizes[0] * sizes[2] / sizes[1] ** 2
+    spread = spread / (1 + float(problem.equations) / size(problem.shape))
+    ones = xp.astype(roots, problem.y.dtype)
+    common = float(to_numpy(norm(problem.A.adjoint(roots * ones)))) ** 2
+    count = float(to_numpy(_real_inner(ones, ones)))
+    return max(spread, common / count / (sizes[1] / sizes[0]) / 2)  # it varies more
 
 
 def _probe(problem: Problem, state: State) -> Array:

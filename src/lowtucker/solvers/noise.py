@@ -102,7 +102,7 @@ def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure |
     with np.errstate(divide="ignore", invalid="ignore"):
         excess = np.nan_to_num((own - mean) / spread, nan=0.0)
         share = math.sqrt(min(1.0, effective / size(problem.shape)))
-        visible = float(length * share / mean[-1])
+        visible = float(length * share / mean.max())
     return Structure(float(excess.max()), visible, effective)
 
 

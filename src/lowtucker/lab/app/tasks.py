@@ -10,12 +10,14 @@ import time
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 import lowtucker as lt
+from lowtucker.lab.app.advice import fields_to_change
 from lowtucker.lab.app.limits import Limits
 from lowtucker.lab.app.pictures import difference, finite, volume
 from lowtucker.lab.app.problems import load, made_signal, make_operator, make_solver, noisy
@@ -133,7 +135,8 @@ def _recovered(
         "history": history,
         "status": result.status.name,
         "success": bool(result.success),
-        "advice": result.advice,
+        "headline": result.headline,
+        "advice": result.advice_in(partial(fields_to_change, setting)),
         "epochs": result.epochs,
         "described": result.solver,
         "best": best,  # error of the best approximation of the rank, for data not of low rank

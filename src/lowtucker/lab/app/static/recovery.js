@@ -7,7 +7,7 @@ const COLUMNS = ["epoch", "passes", "seconds", "residual", "error"];
 const COLOURS = { TIHT: "--tiht", StoTIHT: "--stotiht", auto: "--auto" };
 const LABELS = { epoch: "epochs", passes: "passes over the measurements", seconds: "seconds", residual: "relative residual", error: "relative error" };
 
-const verdict = (event) => (event.success ? ["yes", "recovered", event.advice] : ["no", "not recovered", event.advice]);
+const verdict = (event) => [event.success ? "yes" : "no", event.headline, event.advice];
 
 // Data are only approximately of low rank: compare with the best approximation of the rank.
 function nearness(event) {
@@ -15,7 +15,7 @@ function nearness(event) {
   const numbers = `The relative error is ${short(event.error)}; the best approximation of this rank has ${short(event.best)}.`;
   if (near && event.success) return ["yes", "recovered", numbers];
   if (near) return ["", "approximated", `${numbers} A larger rank, with enough measurements, is more accurate.`];
-  return ["no", "not recovered", `${numbers} Use more measurements, or a smaller rank.`];
+  return ["no", "not recovered", `${numbers} ${event.advice}`];
 }
 
 export class Recovery {
