@@ -19,7 +19,7 @@ from lowtucker.recovery.accuracy import (
     accuracy_of_block,
     accuracy_unexamined,
 )
-from lowtucker.recovery.precondition import isotropic_rows
+from lowtucker.recovery.precondition import Equivalent, isotropic_rows
 from lowtucker.recovery.robust import MAD
 from lowtucker.run.result import Result
 from lowtucker.solvers.noise import Structure, structure
@@ -102,9 +102,11 @@ class Evidence:
     @property
     def uneven(self) -> bool:
         """Whether some rows, or directions of them, outweigh others: few of them count."""
-        found = self.structure
-        dof = self.result.degrees_of_freedom
-        return found is not None and found.effective < UNEVEN * PLENTY * dof
+        found, made = self.structure, self.equivalent
+        plenty = PLENTY * self.result.degrees_of_freedom
+        if made is not None and made.effective < plenty:
+            return True
+        return found is not None and found.effective < UNEVEN * plenty
 
     @property
     def cross_validated(self) -> float:
@@ -115,20 +117,20 @@ class Evidence:
         larger one where rows can be made isotropic.
         """
         spare, residual = 1 - 1 / self.per_dof, float(self.result.residual)
-        if self.isotropic is not None:
-            residual = max(residual, float(self.isotropic.relative_residual(self.result.X)))
+        if self.equivalent is not None:
+            other = self.equivalent.problem.relative_residual(self.result.X)
+            residual = max(residual, float(other))
         return residual / spare if spare > 0 else np.inf
 
     @property
     def amplified(self) -> bool:
-        """Whether some directions of X are hardly measured, so that no residual bounds its error."""
+        """Whether some directions of X are hardly measured: no residual bounds its error."""
         return self.accuracy.noise > AMPLIFIED * self.cross_validated
 
     @cached_property
-    def isotropic(self) -> Problem | None:
+    def equivalent(self) -> Equivalent | None:
         """An equivalent problem, where rows are far from isotropic and can be made so."""
-        made = isotropic_rows(self.problem, as_seed(self.seed))
-        return None if made is None else made.problem
+        return isotropic_rows(self.problem, as_seed(self.seed))
 
     @cached_property
     def residual(self) -> Any:
@@ -159,9 +161,10 @@ class Evidence:
         Also that of isotropic rows, where rows are not: a few strong ones may hide a misfit.
         """
         found = structure(self.problem, self.residual, self.result.X)
-        if self.isotropic is None or found is None:
+        if self.equivalent is None or found is None:
             return found
-        other = structure(self.isotropic, self.isotropic.residual(self.result.X), self.result.X)
+        problem, X = self.equivalent.problem, self.result.X
+        other = structure(problem, problem.residual(X), X)
         return found if other is None else Structure(*map(max, found, other))
 
     @cached_property
@@ -170,8 +173,9 @@ class Evidence:
         memory = None if self.result.state is None else self.result.state.memory
         ends = memory.ends if isinstance(memory, Trace) else ()
         lowest = SAME * min((float(self.result.residual), *ends))
-        others = [f.numbers["residual"] for f in self.result.findings if f.kind == "preconditioned"]
-        confirmed = any(other <= lowest for other in others) and bool(ends)
+        others = [f.numbers for f in self.result.findings if f.kind == "preconditioned"]
+        near = max(self.accuracy.error, SAME - 1) if others else 0.0
+        confirmed = any(n["residual"] <= lowest and n["distance"] <= near for n in others)
         return Agreement(sum(end <= lowest for end in ends), len(ends), confirmed)
 
     @cached_property

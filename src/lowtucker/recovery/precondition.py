@@ -10,6 +10,7 @@ import numpy as np
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
 from lowtucker._array.linalg import qr, svd
 from lowtucker._array.random import as_seed
+from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator, scale
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
@@ -111,8 +112,8 @@ class Equivalent:
 
         return float(min(SHARES, key=surprise))
 
-    def finding(self, effect: str, residual: float) -> Finding:
-        """What was done and what it led to, with the numbers."""
+    def finding(self, effect: str, residual: float, distance: float = np.inf) -> Finding:
+        """What was done and what it led to, with the numbers; how far from the first fit."""
         low, high = self.sizes
         text = (
             f"The rows of A are far from isotropic. A start from {self.how} ({low:.1e} to "
@@ -121,6 +122,7 @@ class Equivalent:
         numbers = {
             "spread": self.spreads[0], "after": self.spreads[1], "smallest": low, "largest": high,
             "noise": self.noise, "effective": self.effective, "residual": residual,
+            "distance": distance,
         }  # fmt: skip
         return Finding("preconditioned", text, numbers)
 
@@ -169,7 +171,8 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
         last = replace(last, solver=result.solver)
         if last.residual < CLEARLY * result.residual:
             return last.found(made.finding("led to a better fit", last.residual))
-        again = made.finding("led no further", last.residual)
+        apart = float(to_numpy(relative_error(last.X, result.X)))
+        again = made.finding("led no further", last.residual, apart)
         if result.status is Status.MAX_EPOCHS and last.residual < SAME * result.residual:
             return last.found(again)  # the same minimum, and it came to its end
         result = result.found(again)
