@@ -20,6 +20,7 @@ from lowtucker.run.stopping import Stalled, StoppingRule
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.noise import is_noise
+from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import norm
