@@ -12,7 +12,7 @@ import pytest
 import scipy.sparse.linalg
 
 import lowtucker as lt
-from lowtucker.recovery import diagnosis, hard
+from lowtucker.recovery import accuracy, hard
 from lowtucker.recovery.completion import _held
 from lowtucker.solvers.manifold import has_full_rank
 
@@ -645,19 +645,21 @@ TWINS, OTHERS = [[4, 3, 2], [4, 3, 5]], [[4, 3, 2], [4, 8, 9], [4, 1, 1]]
 
 @pytest.mark.parametrize("large", [5000, 10])
 def test_als_is_no_success_when_the_samples_do_not_determine_x(monkeypatch, large):
-    """By the singular values, and by products alone where the design is too large for them."""
-    monkeypatch.setattr(diagnosis, "LARGE", large)
+    """By the eigenvalues, and by products alone where the design is too large for them."""
+    monkeypatch.setattr(accuracy, "LARGE", large)
     if large == 10:
-        monkeypatch.setattr(diagnosis, "eigenvalues", None)
+        monkeypatch.setattr(accuracy, "_by_eigenvalues", None)
     expected, index = like_slices()
     for some, seen in ((OTHERS, True), (TWINS, False)):
         known = np.concatenate([index, some])
         values = expected[tuple(known.T)]
         result = from_samples(values, indices=known, solver="als", held_out=0, tol=1e-9)
         assert result.residual <= 1e-9
-        # the singular values give one, where none of them is zero
-        assert (result.error_estimate is not None) == (seen and large == 5000)
         assert (error(result, expected) < 1e-6) == seen
+        assert (result.error_estimate is not None) == seen
+        if seen:
+            low, high = result.error_interval
+            assert low < error(result, expected) < high
         assert result.success == seen
         told = "the measurements do not determine X: the tangent" in result.advice
         assert told == (not seen)
@@ -679,7 +681,7 @@ def test_full_rank_by_products_is_that_by_singular_values(some, seen):
 
 def test_duplicate_samples_count_once_for_their_slice(monkeypatch):
     """With many samples, and too many degrees of freedom for the design."""
-    monkeypatch.setattr(diagnosis, "LARGE", 10)
+    monkeypatch.setattr(accuracy, "LARGE", 10)
     known = np.concatenate([INDICES[INDICES[:, 0] != 4], [[4, 3, 2]] * 2])
     result = from_samples(X[tuple(known.T)], indices=known, solver="als", held_out=0)
     assert error(result) > 0.1

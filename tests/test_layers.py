@@ -383,4 +383,4 @@ def test_no_text_is_searched_to_decide_something(path):
 
 
 # Mappings, whose keys are names and not texts
-NAMED = {"history", "self.history", "sizes", "row", "columns"}
+NAMED = {"history", "self.history", "sizes", "row", "columns", "f.numbers"}

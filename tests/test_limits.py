@@ -217,16 +217,18 @@ def test_a_fit_that_converged_stays_so_where_no_time_is_left_to_check_it(ticks):
 
 def test_a_fit_that_stalled_has_no_verdict_where_no_time_is_left_for_it(ticks):
     """Half a comparison with a larger rank must not say that the residual is noise."""
-    X = lt.random_tucker((8, 8, 8), RANK, seed=0)
-    known = np.argwhere(np.random.default_rng(0).random(X.shape) < 0.7)
+    X, rank = lt.random_tucker((12, 12, 12), (1, 1, 1), seed=0), (1, 1, 1)
+    flat = np.random.default_rng(0).choice(12**3, 230, replace=False)
+    known = np.stack(np.unravel_index(flat, X.shape), axis=1)
     A, y = lt.entries(X.shape, known), X.entries(known)
-    y = y + 0.05 * np.std(y) * np.random.default_rng(1).standard_normal(len(y))
-    whole = lt.recover(A, y, RANK, max_seconds=math.inf)
+    y = y + 0.15 * np.std(y) * np.random.default_rng(1).standard_normal(len(y))
+    whole = lt.recover(A, y, rank, max_seconds=math.inf)
     assert whole.status is lt.Status.NOISE_FLOOR
+    assert whole.findings[-1].text.startswith("No larger rank predicts held-out measurements")
     first, total = whole.seconds, ticks.monotonic()
     assert total > first + 4  # the comparison fits too, which `seconds` leaves out
     for extra in (1, (total - first) // 2, total - first - 1):
-        result = lt.recover(A, y, RANK, max_seconds=first + extra)
+        result = lt.recover(A, y, rank, max_seconds=first + extra)
         assert result.status is lt.Status.MAX_SECONDS
         np.testing.assert_array_equal(result.X.core, whole.X.core)
         (finding,) = found(result)

@@ -17,6 +17,7 @@ from lowtucker.recovery.growth import Gradient
 from lowtucker.recovery.holdout import Candidate, Holdout
 from lowtucker.recovery.rank import (
     SHARE,
+    Comparison,
     _larger,
     _trimmed,
     compare_larger_rank,
@@ -501,9 +502,11 @@ def test_a_residual_due_to_few_measurements_is_not_called_noise(seed):
     result = lt.recover(A, y, "auto", seed=seed)
     assert result.rank == (1, 1, 1)
     assert error(result, X) < 0.02
-    assert result.status is lt.Status.STALLED
-    assert not result.success
+    assert result.status is lt.Status.APPROXIMATED
+    low, high = result.error_interval
+    assert low < error(result, X) < high
     assert "The search stopped early" in result.notes[0]
+    assert result.notes[1].endswith("larger ranks could not be tried.")
 
 
 def test_noise_is_recognised_when_no_larger_rank_can_be_tried():
@@ -573,7 +576,8 @@ def test_few_measurements_of_noise_and_a_rank_that_was_given(shape, seed):
     A = lt.gaussian(shape, 8, seed=0)
     y = np.random.default_rng(0).standard_normal(8)
     result = lt.recover(A, y, (1,) * len(shape), seed=seed)
-    assert result.status is lt.Status.STALLED
+    assert result.status is lt.Status.UNDERDETERMINED
+    assert result.error_estimate > 0.3
 
 
 def test_few_measurements_that_count():
@@ -630,8 +634,9 @@ def test_zero():
 def test_noise_alone_has_no_rank(shape, m, seed):
     A = lt.gaussian(shape, m, seed=seed)
     result = lt.recover(A, np.random.default_rng(50 + seed).standard_normal(m), "auto", seed=seed)
-    assert not result.success
-    assert result.status in (lt.Status.STALLED, lt.Status.MAX_EPOCHS)
+    assert result.status is lt.Status.LOCAL_MINIMUM
+    assert result.error_estimate is None
+    assert result.notes[-1].startswith("Little was fitted")
     assert math.prod(result.rank) <= 8
     assert result.residual > 0.6
 
@@ -1025,7 +1030,9 @@ def test_a_larger_rank_must_be_better_by_a_tenth_and_two_standard_errors(m, size
         prescribed = PrescribedFits({(1, 1): given, (2, 2): larger})
         found = compare_larger_rank(problem, result_of(given, lt.Status.STALLED, 0.5), prescribed)
         clearly = errors > 2 and ratio < 0.9
-        assert found[:2] == ((2, 2) if clearly else None, not clearly)
+        assert found.clearly == found.larger((1, 1)) == clearly
+        assert found.rank == (2, 2) or not clearly
+        assert found.best / found.score == pytest.approx(ratio) or found.rank == (1, 1)
         near = (errors > 1.5 and ratio < 0.95) != (errors > 2.5 and ratio < 0.85)
         assert bool(found.findings) == near
         kinds.add((bool(errors > 2), bool(ratio < 0.9)))
@@ -1076,26 +1083,33 @@ def test_compare_larger_rank():
     A, y, _ = make(SHAPE, (3, 2, 2), 350, noise=0.01, seed=1)
     problem = lt.Problem(A, y)
     small = lt.solve(problem, lt.RGN(), (2, 2, 2))
-    assert compare_larger_rank(problem, small, fit())[:2] == ((3, 2, 2), False)
+    found = compare_larger_rank(problem, small, fit())
+    assert (found.rank, found.clearly, found.larger((2, 2, 2))) == ((3, 2, 2), True, True)
+    assert found.best < 0.02 < 0.1 < found.score
     right = lt.solve(problem, lt.RGN(), (3, 2, 2))
-    assert compare_larger_rank(problem, right, fit())[:2] == (None, True)
+    found = compare_larger_rank(problem, right, fit())
+    assert not found.clearly
+    assert not found.larger((3, 2, 2))
+    assert found.score == pytest.approx(0.01, rel=0.3)
     # a local minimum: the larger fit is far better, and needs no larger rank
     worse = lt.TuckerTensor(-right.X.core, right.X.factors)
     local = PrescribedFits({(3, 2, 2): worse, (4, 3, 3): right.X})
-    assert compare_larger_rank(problem, right, local)[:2] == (None, False)
+    found = compare_larger_rank(problem, right, local)
+    assert (found.rank, found.clearly, found.larger((3, 2, 2))) == ((3, 2, 2), True, False)
     prescribed = PrescribedFits({(2, 2, 2): small.X, (3, 3, 3): right.X})
-    assert compare_larger_rank(problem, small, prescribed)[:2] == ((3, 2, 2), False)
+    found = compare_larger_rank(problem, small, prescribed)
+    assert (found.rank, found.clearly) == ((3, 2, 2), True)
     # 2.8 measurements per degree of freedom of (3, 3, 3) are 202, in seven eighths of all
     keep = np.arange(220)
     few = lt.Problem(A.restrict(keep), y[keep])
-    assert compare_larger_rank(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit())[:2] == (None, False)
+    assert compare_larger_rank(few, lt.solve(few, lt.RGN(), (2, 2, 2)), fit()) == Comparison(None)
 
 
 def test_there_is_no_larger_rank_than_the_full_one():
     A, y, _ = _full((3, 3))
     problem = lt.Problem(A, y + np.random.default_rng(0).standard_normal(A.m))
     result = lt.solve(problem, lt.RGN(), (3, 3))
-    assert compare_larger_rank(problem, result, fit())[:2] == (None, False)
+    assert compare_larger_rank(problem, result, fit()) == Comparison(None)
 
 
 @pytest.mark.parametrize("noise", [0.0, 0.01])
@@ -1144,9 +1158,13 @@ def test_a_local_minimum_of_few_measurements_is_not_called_too_small():
         X = lt.random_tucker((5, 5, 6), (1, 2, 2), seed=(41, k), orthonormal=False)
         A = lt.gaussian((5, 5, 6), m, seed=(42, k))
         result = lt.recover(A, A.forward(X), (1, 2, 2), seed=k, max_epochs=150)
-        assert result.status is not lt.Status.RANK_TOO_SMALL
-        assert result.notes == ()
-        stuck += not result.success
+        if result.success:
+            continue
+        # or starts agree, as with noise, which may then have changed X by much
+        assert result.status in (lt.Status.LOCAL_MINIMUM, lt.Status.UNDERDETERMINED)
+        asked = [finding.changes for finding in result.findings if finding.changes]
+        assert asked == [{"m": 62}]  # 2.8 for each of 22
+        stuck += 1
     assert stuck
 
 

@@ -51,6 +51,25 @@ def test_chunks_and_tiles_are_the_whole(rng, dtype):
             np.testing.assert_allclose(a, b, atol=1e-10)
 
 
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_columns_are_formed_together_up_to_a_limit(rng, dtype, monkeypatch):
+    """By dof forwards above, by one of all tangent vectors below; both are the product."""
+    A, T = make(rng, dtype)
+    B = lt.FunctionOperator(A.forward, A.adjoint, SHAPE, M, dtype=np.dtype(dtype))
+    calls = []
+    forward = type(B).forward
+    monkeypatch.setattr(type(B), "forward", lambda *args: calls.append(1) or forward(*args))
+    rows = A.matrix.reshape(M, -1) @ T.basis().reshape(T.dof, -1).T
+    for limit, count in ((T.dof * 60, 1), (T.dof * 60 - 1, T.dof)):
+        monkeypatch.setattr(design, "FORMED", limit)
+        calls.clear()
+        D = TangentDesign(B, T)
+        assert [rows for rows, _ in D.rows()] == [slice(0, M)]
+        assert len(calls) == count
+        assert D.dense().dtype == dtype
+        np.testing.assert_allclose(D.dense(), rows, atol=1e-12)
+
+
 @pytest.mark.parametrize("shape", [(2, 3, 100), (600, 2)])
 def test_wide_rows_are_tiled_one_by_one(rng, shape, monkeypatch):
     monkeypatch.setattr(design, "TILE_BYTES", 8)

@@ -130,6 +130,15 @@ def test_basis_is_orthonormal_and_spans_the_derivatives(name):
         close(E @ (E.conj().T @ J), J, dtype)
 
 
+@pytest.mark.parametrize("X", [tucker(*case) for case in (*CASES.values(), *UNATTAINABLE.values())])
+def test_basis_vectors_formed_together_are_those_formed_one_by_one(X):
+    T = lt.TangentSpace(X)
+    together = T.basis()
+    assert together.dtype == X.core.dtype
+    assert together.shape == (T.dof, *X.shape)
+    close(together.reshape(T.dof, -1).T, basis(T), X.core.dtype)
+
+
 @pytest.mark.parametrize("name", UNATTAINABLE)
 def test_unattainable_ranks(name):
     shape, rank, dtype = UNATTAINABLE[name]

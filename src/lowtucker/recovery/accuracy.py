@@ -56,9 +56,9 @@ class Accuracy:
     directions : float
         Number of directions that the error by noise is spread over,
         :math:`(\sum_i 1/\lambda_i)^2 / \sum_i 1/\lambda_i^2` with the eigenvalues of
-        :math:`D^* W D`.
+        :math:`D^* W D`; twice that of a complex X, whose coordinates have two parts.
     spare : int
-        Equations beyond the degrees of freedom; 0 where sigma is known otherwise.
+        Equations beyond the degrees of freedom, counted alike; 0 where sigma is known otherwise.
     margin : float
         Smallest eigenvalue in units of what rounding makes of zero: below 1, D has not full rank.
     share : float
@@ -185,9 +185,10 @@ def _by_eigenvalues(problem: Problem, model: Model) -> Accuracy:
         return Accuracy(_over(step, size), math.inf, sigma, 1.0, spare, margin, share)
     inverse = float(np.sum(1 / values))
     step = math.hypot(step, _rounding(problem, inverse))
-    directions = inverse**2 / float(np.sum(1 / values**2))
+    parts = _parts(model.T.X)
+    directions = parts * inverse**2 / float(np.sum(1 / values**2))
     noise = sigma * math.sqrt(inverse) / size
-    return Accuracy(step / size, noise, sigma, directions, spare, margin, share)
+    return Accuracy(step / size, noise, sigma, directions, parts * spare, margin, share)
 
 
 def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
@@ -208,11 +209,12 @@ def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
         squares.append(dot(xi, xi))
     inverse = float(np.mean(squares))
     step = math.hypot(step, _rounding(problem, inverse))
-    directions = float(dof)
+    parts = _parts(X)
+    directions = float(parts * dof)
     if squares[1:]:
         directions = min(directions, 2 * inverse**2 / float(np.var(squares, ddof=1)))
     noise = sigma * math.sqrt(inverse) / size
-    return Accuracy(step / size, noise, sigma, directions, spare, math.inf, math.nan)
+    return Accuracy(step / size, noise, sigma, directions, parts * spare, math.inf, math.nan)
 
 
 def _noise(problem: Problem, X: TuckerTensor, draws: np.random.Generator) -> Any:
@@ -228,6 +230,11 @@ def _noise(problem: Problem, X: TuckerTensor, draws: np.random.Generator) -> Any
 def _rounding(problem: Problem, inverse: float) -> float:
     """Error that rounding of the measurements makes."""
     return eps(problem.y) * float(problem.y_norm) * math.sqrt(inverse / problem.m)
+
+
+def _parts(X: TuckerTensor) -> int:
+    """Real numbers of a coordinate."""
+    return 2 if is_complex(X.core) else 1
 
 
 def _over(length: float, size: float) -> float:

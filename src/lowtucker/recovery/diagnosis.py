@@ -474,7 +474,7 @@ def _with_estimate(case: Case) -> Case:
         return case.now(replace(result, error_estimate=None, error_interval=None))
     known = case.fit.noise_std is not None and result.weights is None
     if known and result.status is Status.NOISE_FLOOR:
-        accuracy = accuracy.with_sigma(float(case.fit.noise_std or 0.0))
+        accuracy = accuracy.with_sigma(_sigma(case.problem, float(case.fit.noise_std or 0.0)))
     estimate, (low, high) = accuracy.error, accuracy.interval
     if result.status is Status.APPROXIMATED:
         # held-out measurements have noise as well: an upper bound, if rows are isotropic
@@ -482,6 +482,12 @@ def _with_estimate(case: Case) -> Case:
         score = found[-1] if found else evidence.cross_validated
         estimate, high = max(score, estimate), max(1.3 * score, high)
     return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
+
+
+def _sigma(problem: Problem, noise_std: float) -> float:
+    """Standard deviation of an equation of weight 1, where that of all measurements is given."""
+    total = problem.m if problem.weights is None else float(to_numpy(problem.weights).sum())
+    return float(noise_std * math.sqrt(total / problem.equations))
 
 
 def near_rank_deficiency(case: Case) -> list[Finding]:

@@ -315,9 +315,10 @@ class TangentSpace:
             n, r = U.shape
             if n == r:
                 continue
-            rows = fold(adjoint(self.rows[k]), k, X.rank)
+            V = self.rows[k]  # fewer than r columns, if the rank is not attainable
+            rows = fold(adjoint(V), k, (*X.rank[:k], V.shape[1], *X.rank[k + 1 :]))
             rows = xp.expand_dims(xp.moveaxis(rows, k, 0), axis=k + 1)
-            others = [None if j == k else V for j, V in enumerate(X.factors)]
+            others = [None if j == k else W for j, W in enumerate(X.factors)]
             wide = multi_mode_product(rows, others)[None, ...]
             outside = self.complements[k].times(like(np.eye(n - r), X.core, X.core.dtype))
             shape = (n - r, 1, *(n if j == k else 1 for j in range(len(X.shape))))
