@@ -203,7 +203,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         last = quietly(problem, None, solver=solver, before=first, label="all measurements")
         status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
         # with few measurements another run may lead elsewhere
-        worse = not (_noise_of(last) <= WORSE * _noise_of(first) and last.residual <= WORSE * score)
+        worse = not _noise_of(last) <= WORSE * _noise_of(first)
         if status in CUT_SHORT or worse:
             last = replace(last, X=first.X)
     X = last.X
