@@ -238,7 +238,8 @@ def _agreement(case: Case) -> str:
 def _score_of_another_fit(case: Case) -> float | None:
     """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
     result, fit = case.result, case.fit
-    parts = Holdout.draw(case.problem, HELD, fit.seed) if fit.solver == "auto" else None
+    may = fit.solver == "auto" and fit.thorough
+    parts = Holdout.draw(case.problem, HELD, fit.seed) if may else None
     if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
         return None
     quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
@@ -283,11 +284,13 @@ def larger_rank(case: Case) -> list[Finding]:
     result, fit = case.result, case.fit
     if result.status is not Status.STALLED or fit.solver != "auto" or not case.evidence.is_tucker:
         return []
-    if _at_rounding(case):
+    if _at_rounding(case) or not fit.thorough:
         return []
     quietly = replace(fit, loss="squared", callbacks=())
+    found = case.evidence.structure
+    structured = found is None or found.excess > DOUBTFUL
     with interruptible() as interrupt:
-        compared = compare_larger_rank(case.problem, result, quietly)
+        compared = compare_larger_rank(case.problem, result, quietly, by_mode=structured)
     if interrupt.asked:
         text = "The comparison with larger ranks was not finished."
         unfinished = Finding("comparison unfinished", text, {}, Status.INTERRUPTED)

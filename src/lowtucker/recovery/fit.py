@@ -50,6 +50,8 @@ class Fit:
         What the fits are for, as callbacks are told: "held out", "all samples".
     rough : StoppingRule, optional
         A further rule, for fits that need not converge.
+    thorough : bool
+        Whether diagnosis may take fits of its own.
     """
 
     solver: Any
@@ -65,6 +67,7 @@ class Fit:
     clock: Clock = field(default_factory=Clock)
     stage: str = ""
     rough: StoppingRule | None = None
+    thorough: bool = True
 
     def __post_init__(self) -> None:
         """Check the settings that are not checked where they are used."""

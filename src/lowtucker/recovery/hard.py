@@ -94,7 +94,7 @@ def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
     the number with which it predicts them best. One pass, or such a fit.
     """
     lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
-    if fit.solver != "auto" or result.status not in lost or fit.time_is_up:
+    if not fit.thorough or fit.solver != "auto" or result.status not in lost or fit.time_is_up:
         return result
     if not isinstance(result.X, TuckerTensor):
         return result
@@ -184,7 +184,7 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
         return recovered(problem, rank, fit)
     by_rows = problem.A.entry_samples() is not None
     parts = (Holdout.by_rows if by_rows else Holdout.by_weights)(problem, held)
-    first = recovered(parts.train, rank, fit)
+    first = recovered(parts.train, rank, replace(fit, thorough=False))
     error = parts.score(first.X, fit).score
     if first.status is Status.INTERRUPTED:
         return replace(first, held_out=error)
@@ -192,10 +192,21 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
         result = recovered(problem, first.rank, fit, start=first.X, before=first)
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
-        return replace(result, findings=_distinct(kept, result.findings), held_out=error)
+        result = replace(result, findings=_distinct(kept, result.findings), held_out=error)
+        return _estimated_by(error, result)
     result = _retried(problem, rank, fit, first, error)
     text = "The held-out error is that of a first fit, which did not converge."
-    return replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
+    result = replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
+    return _estimated_by(error, result)
+
+
+def _estimated_by(error: float, result: Result) -> Result:
+    """Result that approximates, with the error on held-out samples as its estimate."""
+    if result.status is not Status.APPROXIMATED or result.error_interval is None:
+        return result
+    low, high = result.error_interval
+    interval = (min(low, error), max(high, 1.3 * error))
+    return replace(result, error_estimate=error, error_interval=interval)
 
 
 def _distinct(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -434,13 +434,16 @@ class Comparison(NamedTuple):
         return self.clearly and any(a > b for a, b in zip(self.rank, than, strict=True))
 
 
-def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Comparison:
+def compare_larger_rank(
+    problem: Problem, result: Result, fit: Fit, *, by_mode: bool = False
+) -> Comparison:
     """Look for a larger rank that predicts held-out measurements clearly better.
 
     Both ranks are fitted to the others. Where the larger fit needs no larger rank after all, the
     one that was given is at a local minimum. Where nothing predicts them better, the residual is
     noise to any fit. Neither is said where there are too few measurements to tell (2.8 per degree
-    of freedom of the larger rank). Two fits of seven eighths, or more (one for each mode).
+    of freedom of the larger rank). Two fits of seven eighths. ``by_mode`` also fits the ranks that
+    leave one mode as it is, where the first is not better.
     """
     larger = attainable_rank(
         tuple(min(r + 1, n) for r, n in zip(result.rank, problem.shape, strict=True))
@@ -454,16 +457,17 @@ def compare_larger_rank(problem: Problem, result: Result, fit: Fit) -> Compariso
     if again.status is Status.INTERRUPTED:
         return Comparison(None)
     given = parts.score(again.X, fit)
-    ranks = {larger}
-    if not problem.A.traits.isotropic and result.degrees_of_freedom <= LARGE:
-        # nothing else tells noise: ranks that leave one mode as it is too
-        for k, r in enumerate(result.rank):
-            ranks.add(attainable_rank((*larger[:k], r, *larger[k + 1 :])))
-    others = [
-        fit(parts.train, rank, solver=automatic(parts.train, rank, quick=True), before=result)
-        for rank in sorted(ranks - {result.rank})
-    ]
-    found = select([_trimmed(parts.score(other.X, fit), parts, fit) for other in others])
+    ranks = [larger]
+    if by_mode and result.degrees_of_freedom <= LARGE:
+        ranks += [(*larger[:k], r, *larger[k + 1 :]) for k, r in enumerate(result.rank)]
+    found = given
+    for rank in dict.fromkeys(map(attainable_rank, ranks)):
+        if rank == result.rank or found.beats(given, CLEARLY, SURELY):
+            continue
+        solver = automatic(parts.train, rank, quick=True)
+        other = fit(parts.train, rank, solver=solver, before=result)
+        trimmed = _trimmed(parts.score(other.X, fit), parts, fit)
+        found = trimmed if found is given else select([found, trimmed])
     clearly = found.beats(given, CLEARLY, SURELY)
     close: tuple[Finding, ...] = ()
     if found.is_near(given, CLEARLY, SURELY):
