@@ -229,7 +229,8 @@ def test_too_small_a_rank_is_not_mistaken_for_noise():
 @pytest.mark.parametrize("e", [-500, 500])
 def test_the_verdict_on_the_residual_does_not_depend_on_the_scale(e):
     """By the test for noise itself, without rescaling."""
-    signs = [draws(0).choice([-1.0, 1.0], sum(SHAPE))[:n] for n in SHAPE]
+    rng = draws()
+    signs = [rng.choice([-1.0, 1.0], n) for n in SHAPE]
     random, structure = NOISY - Y, 0.01 * MATRIX @ np.einsum("i,j,k->ijk", *signs).ravel()
     for left, expected in ((random, True), (structure, False)):
         problem = lt.Problem(dense(e), NOISY * power(e))
