@@ -17,7 +17,7 @@ from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
-from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.holdout import Holdout, by_held_out
 from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
@@ -202,11 +202,9 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
 
 def _estimated_by(error: float, result: Result) -> Result:
     """Result that approximates, with the error on held-out samples as its estimate."""
-    if result.status is not Status.APPROXIMATED or result.error_interval is None:
+    if result.status is not Status.APPROXIMATED:
         return result
-    low, high = result.error_interval
-    interval = (min(low, error), max(high, 1.3 * error))
-    return replace(result, error_estimate=error, error_interval=interval)
+    return replace(result, **by_held_out(error))
 
 
 def _distinct(first: Iterable[Finding], second: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -13,7 +13,11 @@ from lowtucker.limits import BETTER, NEAR_ERRORS, NEAR_FALL
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
 
-__all__ = ["Candidate", "Holdout", "select"]
+__all__ = ["Candidate", "Holdout", "by_held_out", "select"]
+
+# The error of X in units of the held-out residual, which has noise as well: of 24 tensors with
+# spectra of power laws and 0 to 50 % noise it was 0.44 to 1.24
+BELOW, ABOVE = 0.4, 1.4
 
 
 class Holdout(NamedTuple):
@@ -103,3 +107,10 @@ class Candidate(NamedTuple):
 def select(candidates: list[Candidate]) -> Candidate:
     """Candidate that predicts the held-out measurements best."""
     return min(candidates, key=lambda candidate: candidate.score)
+
+
+def by_held_out(score: float | None) -> dict[str, Any]:
+    """Estimate of the error, and its interval, by the relative residual of held-out data."""
+    if score is None or not math.isfinite(score):
+        return {"error_estimate": None, "error_interval": None}
+    return {"error_estimate": score, "error_interval": (BELOW * score, ABOVE * score)}

@@ -10,6 +10,7 @@ from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
+from lowtucker.recovery.holdout import by_held_out
 from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
@@ -113,11 +114,7 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     if hard.status in stuck:  # it predicts as well all the same
         if not soft.isotropic:
             return _kept(soft, hard)
-        low, high = 0.3 * hard.held_out, 1.3 * hard.held_out
-        hard = replace(
-            hard, status=Status.APPROXIMATED, error_estimate=hard.held_out,
-            error_interval=(low, high),
-        )  # fmt: skip
+        hard = replace(hard, status=Status.APPROXIMATED, **by_held_out(hard.held_out))
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
     of_the_data = [f for f in soft.result.findings if f.kind in OF_THE_DATA]

@@ -13,7 +13,9 @@ from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator, scale
 from lowtucker.problem import Problem
+from lowtucker.recovery.accuracy import accuracy_at
 from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holdout import by_held_out
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN, Solver
 from lowtucker.solvers.amp import spread_of_rows
@@ -206,9 +208,14 @@ def of_given_rows(problem: Problem, fit: Fit, made: Equivalent, result: Result) 
             name: getattr(result, name) for name in ("status", "findings", "held_out", "solver")
         }
         result = replace(last, **kept)
+        accuracy = accuracy_at(problem, result, fit.seed)
+        if accuracy.determined:
+            result = replace(
+                result, error_estimate=accuracy.error, error_interval=accuracy.interval
+            )
         misfit = made.noise > 0 and result.residual > MISFIT * made.noise
         if misfit and result.held_out is not None and result.status is not Status.CONVERGED:
-            changes: Any = {"status": Status.APPROXIMATED, "error_estimate": result.held_out}
+            changes: Any = {"status": Status.APPROXIMATED, **by_held_out(result.held_out)}
             result = replace(result, **changes)
     else:
         result = _unless_by_chance(result)
@@ -229,7 +236,7 @@ def _unless_by_chance(result: Result) -> Result:
     )
     numbers = {"held_out": result.held_out, "residual": result.residual, "limit": CHANCE}
     found = Finding("chance", text, numbers, Status.UNDERDETERMINED)
-    return replace(result.found(found), error_estimate=None)
+    return replace(result.found(found), error_estimate=None, error_interval=None)
 
 
 def _met_local_minima(result: Result) -> bool:

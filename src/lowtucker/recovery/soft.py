@@ -14,7 +14,7 @@ from lowtucker.operators import FunctionOperator
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
 from lowtucker.recovery.fit import Fit
-from lowtucker.recovery.holdout import Holdout
+from lowtucker.recovery.holdout import Holdout, by_held_out
 from lowtucker.recovery.holes import distinct
 from lowtucker.recovery.precondition import SPREAD, Equivalent
 from lowtucker.recovery.stacking import CUT_SHORT, Stack, counting, stacked_fit
@@ -224,7 +224,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     isotropic = not any(f.kind == ANISOTROPIC for f in findings)
     if not isotropic:
         undetermined = result.status if status in CUT_SHORT else Status.UNDERDETERMINED
-        result = replace(result, error_estimate=None, status=undetermined)
+        result = replace(result, error_estimate=None, error_interval=None, status=undetermined)
     rank = None if status in CUT_SHORT or score > POOR else clear_rank(X, score)
     return Soft(result, rank, score, held, of_held, isotropic)
 
@@ -350,7 +350,7 @@ def _concluded(
     error = None if X_true is None else float(to_numpy(relative_error(X, X_true)))
     return replace(
         last, X=X, residual=float(to_numpy(problem.relative_residual(X))), status=status,
-        m=int(problem.equations), state=None, error_estimate=known, held_out=known,
+        m=int(problem.equations), state=None, held_out=known, **by_held_out(known),
         findings=tuple(findings), degrees_of_freedom=X.degrees_of_freedom, rank=None, error=error,
     )  # fmt: skip
 
