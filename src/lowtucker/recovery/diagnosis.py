@@ -393,7 +393,10 @@ def stuck(case: Case) -> list[Finding]:
         text = "The residual has structure that no tensor of this rank fits."
         status = Status.RANK_TOO_SMALL
         return [Finding("structure", text, numbers, status, changes={"rank": None})]
-    text = f"Little was fitted: the residual is {result.residual:.0%} of the measurements."
+    text = (
+        f"Little was fitted: the residual is {result.residual:.0%} of the measurements; the "
+        "entries are in another order (shape, order), or noise is as large as the signal."
+    )
     changes = {"seed": _next(case)}
     return [Finding("local minimum", text, numbers, Status.LOCAL_MINIMUM, changes=changes)]
 
