@@ -22,6 +22,7 @@ from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
+from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import dot
 from lowtucker.status import Finding, Status
@@ -35,6 +36,8 @@ RETRIES = 3
 # Share of the measurements that tell whether anything was recovered; how many must be left per
 # degree of freedom; and how much larger than expected the norm of X must be
 HELD, ENOUGH, FAR_TOO_LARGE = 0.2, 2.0, 1.5
+# Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which neither tells
+EVEN = 2.5
 
 
 def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
@@ -96,7 +99,10 @@ def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
     lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
     if not fit.thorough or fit.solver != "auto" or result.status not in lost or fit.time_is_up:
         return result
-    if not isinstance(result.X, TuckerTensor):
+    if (
+        not isinstance(result.X, TuckerTensor)
+        or not spread_of_rows(problem, as_seed(fit.seed)) < EVEN
+    ):
         return result
     factor = min(_by_norm(problem, result, fit), _by_held_out(problem, result, fit))
     if factor >= 1:
