@@ -7,9 +7,9 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.recovery import diagnosis
+from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import noise_floor
 from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
-from lowtucker.solvers.noise import structure
 
 SHAPE, RANK = (8, 7, 6), (2, 2, 2)
 A = lt.gaussian(SHAPE, 300, seed=0)
@@ -50,9 +50,10 @@ def test_a_residual_whose_structure_is_close_to_that_of_noise(monkeypatch, B):
     clear = lt.recover(B, y, RANK, solver="rgn")
     assert clear.status is lt.Status.NOISE_FLOOR
     assert clear.borderline == ()
-    found = structure(lt.Problem(B, y), y - B.forward(clear.X), clear.X)
+    found = Evidence(lt.Problem(B, y), clear, 0).structure
     for above, near in ((0.1, True), (-0.1, True), (0.9, True), (1.1, False), (-1.1, False)):
-        monkeypatch.setattr(diagnosis, "STRUCTURE", found.excess + above)
+        for name in ("STRUCTURE", "DOUBTFUL"):
+            monkeypatch.setattr(diagnosis, name, found.excess + above)
         result = lt.recover(B, y, RANK, solver="rgn")
         assert result.status is (lt.Status.NOISE_FLOOR if above > 0 else lt.Status.STALLED)
         remark = f"The residual exceeds noise by {found.excess:.1f} standard deviations"

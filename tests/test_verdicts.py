@@ -41,10 +41,13 @@ def test_an_estimate_of_a_large_error_is_no_success():
     y = A.forward(X)
     std = 0.05 * float(np.std(y))
     result = lt.recover(A, y + std * rng.standard_normal(760), (3, 3, 2), noise_std=std)
-    assert error(result, X) > 0.3
-    assert result.error_estimate > 0.3
     assert result.status is lt.Status.UNDERDETERMINED
+    [finding] = [f for f in result.findings if f.kind == "error estimate"]
+    assert finding.numbers["estimate"] > 1
     assert "may have changed X by" in result.advice
+    # zero would be closer: it is shrunk, and has no estimate
+    assert error(result, X) < 1
+    assert result.error_estimate is result.error_interval is None
 
 
 def test_a_blur_that_loses_directions_is_detected():
@@ -99,7 +102,8 @@ def test_epochs_spent_on_other_starts_are_reported():
     assert few.numbers["per_dof"] == 60 / 44
     assert few.numbers["starts"] == starts.numbers["restarts"]  # one has not ended
     assert few.changes == {"m": 124}  # 2.8 measurements per degree of freedom
-    assert result.advice.startswith("There are too few measurements: 1.4 per degree of freedom")
+    assert "Take about 124 measurements" in result.advice
+    assert "max_epochs" not in result.advice
 
 
 @pytest.mark.parametrize("kind", ["dct", pytest.param("fft", marks=pytest.mark.slow)])
@@ -129,7 +133,9 @@ def test_rounding_does_not_hide_a_null_space(dtype):
         A = lt.kronecker(maps)
         X = lt.random_tucker(shape, (1, 1, 1), seed=seed, dtype=dtype)
         result = lt.recover(A, A.forward(X), (1, 1, 1))
-        assert result.residual < 1e-5
         assert error(result, X) > 0.1
         assert result.status is lt.Status.UNDERDETERMINED
         assert result.error_estimate is None
+        factors = [f.numbers["factor"] for f in result.findings if f.kind == "nothing recovered"]
+        fitted = result.X * (1 / factors[0] if factors else 1)
+        assert float(lt.Problem(A, A.forward(X)).relative_residual(fitted)) < 1e-5

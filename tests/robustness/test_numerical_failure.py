@@ -355,6 +355,10 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     lt.recover(A, noisy, "auto")
     lt.recover(A, noisy)
     sketches().spectral_start(sketches().forward(X_TRUE), RANK)
+    left, right = (np.linalg.qr(draws(n).standard_normal((n, 100)))[0] for n in (100, 120))
+    uneven = lt.DenseOperator((left * np.logspace(0, -4, 100)) @ right.T, SHAPE)
+    lt.recover(uneven, uneven.forward(X_TRUE), RANK)  # makes rows isotropic
+    lt.theory.examine(uneven, RANK)
     assert calls_in_the_source() - APART <= reached
 
 

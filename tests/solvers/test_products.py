@@ -139,7 +139,9 @@ def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
     assert (result.state.memory.attempt == 0) == (noise == 0.01)  # noise needs no other start
-    assert result.passes == A.forwards + A.adjoints - 1  # one forward tells the scale of A
+    together = 16 if noise == 0.01 else 0  # 17 adjoints of a batch are one reading of a matrix
+    # one forward tells the scale of A
+    assert result.passes == A.forwards + A.adjoints - 1 - together
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def test_resumed_equals_uninterrupted(tmp_path):
 
 
 def test_products_where_normal_equations_are_too_large(monkeypatch):
-    assert (rgn.LARGE, rgn.FEW) == (5000, 100)
+    assert (rgn.LARGE, rgn.FEW) == (5000, 300)
     problem, _ = make()
     slow = lt.Problem(functions(problem.A), problem.y)
 
@@ -223,9 +225,10 @@ def test_there_is_no_error_estimate_without_normal_equations():
     assert lt.solve(problem, lt.RGN(products=False), RANK).error_estimate > 0
 
 
-def test_functions_with_more_than_a_hundred_degrees_of_freedom(monkeypatch):
+def test_functions_with_many_degrees_of_freedom(monkeypatch):
     """Normal equations would need a forward for each."""
     shape, rank, m = LARGER
+    monkeypatch.setattr(rgn, "FEW", 100)
     assert lt.degrees_of_freedom(shape, rank) > 100
 
     def refused(*_):
@@ -479,8 +482,8 @@ def test_no_run_ends_by_an_estimated_residual(m, tol, by):
     result = lt.recover(problem.A, problem.y, RANK, **options)
     true = true_residual(problem, result.X)
     assert result.residual == pytest.approx(true)
-    assert result.success
     assert true <= tol
+    assert result.success == (result.error_estimate <= 0.3)
 
 
 # lists of solvers

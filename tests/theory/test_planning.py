@@ -468,8 +468,9 @@ def by_hand(operator, shape, rank, m, solvers=("RGN",)):
         ("gaussian", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
         # few measurements: TIHT steps, which form full tensors, prepare the starts
         ("rank-one", (30,) * 3, (3,) * 3, 540, 20 * (540 + 270) + 6 * 270**2 + 4 * 27000),
-        # no Gram matrix above 100 degrees of freedom for transforms, nor where entries are many
-        ("dct", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 4 * 27000),
+        # no Gram matrix above 300 degrees of freedom for transforms, nor where entries are many
+        ("dct", (30,) * 3, (3,) * 3, 1080, 20 * (1080 + 270) + 6 * 270**2 + 4 * 27000),
+        ("dct", (40,) * 3, (3,) * 3, 1440, 20 * (1440 + 360) + 4 * 64000),
         ("entries", (1000,) * 3, (5,) * 3, 10**5, 20 * (10**5 + 15050)),
     ],
 )

@@ -53,12 +53,20 @@ def is_noise(problem: Problem, residual: Array, X: TuckerTensor) -> bool | None:
     above 0.3, nor operators without a tangent design or whose rows are not isotropic.
     """
     traits = problem.A.traits
-    plenty = problem.equations >= PLENTY * X.degrees_of_freedom
+    plenty = _counting(problem) >= PLENTY * X.degrees_of_freedom
     small = float(problem.relative(residual)) <= CLEAR
     if not (traits.has_fast_tangent and traits.isotropic and plenty and small):
         return None
     found = structure(problem, residual, X)
     return None if found is None else found.excess <= STRUCTURE
+
+
+def _counting(problem: Problem) -> float:
+    """Number of equations that count: fewer than all where some weights outweigh others."""
+    if problem.weights is None:
+        return float(problem.equations)
+    w = to_numpy(problem.weights) / float(problem.weights.max() or 1.0)
+    return float(problem.equations * np.mean(w[w > 0]) ** 2 / np.mean(w[w > 0] ** 2))
 
 
 def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure | None:
@@ -92,6 +100,9 @@ def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure |
         for start in range(0, FLIPS + 1, some):
             flipped = like((signs[start : start + some] * r).astype(r.dtype), problem.y)
             G = to_numpy(problem.A.adjoint(flipped))
+            if not start:
+                unit = exponent(np.abs(G).max(initial=0.0))
+            G = shifted(G, -unit)  # nor must theirs, or underflow
             norms.append(_spectral_norms(G, factors))
             adjoints.append(G.reshape(len(G), -1))
     except np.linalg.LinAlgError:
