@@ -83,12 +83,13 @@ def check_time() -> None:
         raise TimeUp
 
 
-def mostly_used() -> bool:
-    """Whether a limit is watched, and the rest of the time is better spent on the verdict."""
+def mostly_used(what: str) -> bool:
+    """Whether the rest of the time is better spent on a verdict; ``what`` is then left out."""
     clock = _watched.get()
-    if clock is None or clock.limit is None:
+    if clock is None or clock.limit is None or clock.seconds < (1 - RESERVED) * clock.limit:
         return False
-    return clock.seconds >= (1 - RESERVED) * clock.limit
+    clock.skip(what)
+    return True
 
 
 @contextmanager

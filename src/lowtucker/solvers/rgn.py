@@ -243,7 +243,7 @@ class RGN(Manifold):
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
         plenty = problem.equations >= PLENTY * dof
-        over = attempt >= self.starts or _same_again(ends, plenty) or mostly_used()
+        over = attempt >= self.starts or _same_again(ends, plenty) or mostly_used("other starts")
         noise = is_noise(problem, model.residual, model.T.X) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         # with fewer measurements, by normal equations, other starts are cheaper; and one start
