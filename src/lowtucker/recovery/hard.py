@@ -34,8 +34,9 @@ NumPyArray = np.ndarray[Any, Any]
 # How often a search takes up a larger rank that diagnosis has found better
 RETRIES = 3
 # Share of the measurements that tell whether anything was recovered; how many must be left per
-# degree of freedom; and how much larger than expected the norm of X must be
-HELD, ENOUGH, FAR_TOO_LARGE = 0.2, 2.0, 1.5
+# degree of freedom; and how much larger than expected the squared norm of X must be, and than so
+# many standard deviations
+HELD, ENOUGH, FAR_TOO_LARGE, DEVIATIONS = 0.2, 2.0, 2.0, 3.0
 # Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which neither tells
 EVEN = 2.5
 
@@ -127,7 +128,11 @@ def _by_norm(problem: Problem, result: Result, fit: Fit) -> float:
     gain = float(problem.weighted_norm(problem.A.forward(probe)))
     found = float(result.X.norm())
     expected = float(problem.y_norm) * size(problem.shape) ** 0.5 / gain if gain else found
-    return (expected / found) ** 2 if found > FAR_TOO_LARGE * expected else 1.0
+    if not expected:
+        return 1.0
+    ratio = (expected / found) ** 2 if found else 1.0
+    chance = (2 / problem.equations) ** 0.5  # relative error of the squared norm
+    return ratio if 1 / ratio > FAR_TOO_LARGE * (1 + DEVIATIONS * chance) else 1.0
 
 
 def _by_held_out(problem: Problem, result: Result, fit: Fit) -> float:
