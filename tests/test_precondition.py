@@ -100,9 +100,10 @@ def test_isotropic_rows_and_fits_that_converged_are_left_alone(monkeypatch):
     y = matrix @ X.ravel() + rng(5).standard_normal(M)
     result = recovered(matrix, y)
     assert not found(result)
-    monkeypatch.setattr(precondition, "spread_of_rows", lambda *_: pytest.fail("it looked"))
-    rows = spread_out(1)
-    assert recovered(rows, rows @ X.ravel()).status is lt.Status.CONVERGED
+    with monkeypatch.context() as patch:
+        patch.setattr(precondition, "spread_of_rows", lambda *_: pytest.fail("it looked"))
+        rows = spread_out(1)
+        assert recovered(rows, rows @ X.ravel()).status is lt.Status.CONVERGED
     monkeypatch.setattr(precondition, "isotropic_rows", lambda *_: None)
     plain = recovered(matrix, y)
     np.testing.assert_array_equal(plain.X.full(), result.X.full())

@@ -28,7 +28,7 @@ CLEAR, SMALL, LITTLE_MORE = 0.3, 0.1, 1.5
 # above FEW_ERROR
 AGAIN, AGAIN_SHARE, FEW_ERROR = 4, 0.1, 0.3
 # or the held-out residual of a search be no larger than cross-validation predicts, times this
-AGREES = 2.0
+AGREES = 3.0
 # Residuals whose kurtosis exceeds that of normal noise by so many standard deviations, with such a
 # share of their squares beyond OUTLYING standard deviations, by the median, have outliers
 KURTOSIS, OUTLIERS, OUTLYING = 8.0, 0.25, 4.0

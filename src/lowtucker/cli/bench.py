@@ -35,6 +35,7 @@ OPTIONS = {
     "realdata": ("only", "data", "quick", "update"),
     "costs": (),
     "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel"),
+    "checks": ("quick", "seed"),
 }
 
 
@@ -64,13 +65,13 @@ OPTIONS = {
               f"{DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
               help="realdata: omit the methods that the library is compared with. verdict: 60 "
-              "problems.")  # fmt: skip
+              "problems. checks: a tenth of the cases.")  # fmt: skip
 @click.option("--update", is_flag=True, default=None,
               help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
 @click.option("--problems", type=click.IntRange(min=1),
               help="verdict: number of problems, default 2000.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0),
-              help="verdict: seed of the problems, default 0.")  # fmt: skip
+              help="verdict, checks: seed of the problems, default 0.")  # fmt: skip
 @click.option("--jobs", type=click.IntRange(min=1),
               help="verdict: number of processes, default 2.")  # fmt: skip
 @click.option("--kernel", metavar="NAME",
@@ -101,6 +102,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 chooses, and the default against ALS on ill-conditioned tensors; a minute
     verdict     recover(A, y) on random problems of many kinds: how often success, status and
                 error estimate are right; half an hour
+    checks      each check of a result on cases with known answers: how often it is wrong, against
+                the rate that it states, and the threshold that would have that rate; three minutes
 
     \b
     Yardsticks of `recover`:
@@ -142,7 +145,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
                 "--gigabytes to dask; --only, --data, --quick and --update to realdata; --only, "
-                "--quick, --problems, --seed, --jobs and --kernel to verdict."
+                "--quick, --problems, --seed, --jobs and --kernel to verdict; --quick and --seed "
+                "to checks."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
@@ -163,6 +167,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _costs()
     elif what == "verdict":
         rows, goals = _verdict(only, problems, bool(quick), seed or 0, jobs or 2, kernel)
+    elif what == "checks":
+        rows = _checks(bool(quick), seed or 0)
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -215,6 +221,28 @@ def _verdict(
         return verdict.single_problems(seed, verdict.indices_of(only))
     count = verdict.QUICK if quick else verdict.PROBLEMS
     return verdict.verdict(problems or count, seed, jobs, kernel)
+
+
+def _checks(quick: bool, seed: int) -> list[Any]:
+    from lowtucker.lab.bench import checks
+
+    rows = []
+    for row in checks.run(seed, 0.1 if quick else 1.0):
+        rows.append(row)
+        click.echo(f"  {row.check}: {row.mistake}: {row.wrong} of {row.cases}", err=True)
+    columns = ["check", "wrong claim", "statistic", "1, 50, 99 %", "threshold", "n", "wrong",
+               "rate", "stated", "met", "needed"]  # fmt: skip
+    console().print(table(columns, map(_checks_cells, rows)))
+    return rows
+
+
+def _checks_cells(row: Any) -> list[str]:
+    share = "" if math.isnan(row.rate) else f"{row.rate:.2%}"
+    quantiles = ", ".join(map(_number, (row.low, row.median, row.high)))
+    return [
+        row.check, row.mistake, row.statistic, quantiles, row.threshold, str(row.cases),
+        str(row.wrong), share, f"{row.stated:.1%}", _met(row.met), _number(row.needed),
+    ]  # fmt: skip
 
 
 def _ratios(measured: Iterable[Any]) -> list[Any]:

@@ -206,11 +206,21 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
             f"{STRUCTURE:g} it is taken for noise."
         )
         findings.append(Finding("structure", text, numbers, borderline=True))
-    visible = VISIBLE if case.result.residual <= SMALL else PLAINLY_VISIBLE
-    if found.excess <= DOUBTFUL and found.visible >= visible:
+    doubtful, visible = _limits_of_noise(case)
+    if found.excess <= doubtful and found.visible >= visible:
         text = f"The residual has no structure: {found.excess:.1f} standard deviations from noise."
         findings.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
     return findings
+
+
+def _limits_of_noise(case: Case) -> tuple[float, float]:
+    """Excess above which, and visibility below which, larger ranks are compared with.
+
+    Those of structure where they are not.
+    """
+    if case.fit.solver != "auto" or not case.fit.thorough:
+        return STRUCTURE, VISIBLE
+    return DOUBTFUL, VISIBLE if case.result.residual <= SMALL else PLAINLY_VISIBLE
 
 
 def _noise_by_agreement(case: Case) -> list[Finding]:
@@ -342,7 +352,7 @@ def approximated(case: Case) -> list[Finding]:
     if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
         return []
     score, found = evidence.cross_validated, evidence.structure
-    unstructured = found is not None and found.excess <= DOUBTFUL
+    unstructured = found is not None and found.excess <= _limits_of_noise(case)[0]
     if unstructured and case.result.residual <= SMALL:
         text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
         return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
@@ -377,8 +387,8 @@ def stuck(case: Case) -> list[Finding]:
     numbers = {"starts": starts, "lowest": lowest, "per_dof": evidence.per_dof}
     if evidence.few:
         text = (
-            f"With {evidence.per_dof:.1f} measurements per degree of freedom there are many local "
-            f"minima: {lowest} of {starts} starts led to this one."
+            f"There are too few measurements, {evidence.per_dof:.2g} per degree of freedom, and "
+            f"many local minima: {lowest} of {starts} starts led to this one."
         )
         return [Finding("few", text, numbers, Status.LOCAL_MINIMUM, changes=_more(case))]
     if evidence.amplified or evidence.uneven:

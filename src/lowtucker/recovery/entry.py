@@ -142,11 +142,10 @@ def recover(
     -----
     An epoch of "auto" is one pass over the rows; while it works on blocks, one more for the
     residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
-    size. Where ``noise_std`` is not given and the run stalls, a last pass tests the residual for
-    structure: if it has none, it is noise, and the status says so. If it has, "auto" fits this and
-    a larger rank to seven eighths of the measurements, and the status is ``RANK_TOO_SMALL`` where
-    the larger one predicts the others better. A fit to ``tol`` whose tangent design is
-    rank-deficient is ``UNDERDETERMINED``. None of this counts in ``result.passes``.
+    size. Where a run stalls, diagnosis asks whether the residual is noise (17 adjoints, one reading of
+    a matrix), whether a larger rank predicts held-out measurements better (two fits, "auto" only),
+    and whether the measurements determine X (no pass after Gauss-Newton steps, otherwise one, or
+    some 20 to 100 by products); see docs/reading.md. None of this counts in ``result.passes``.
 
     When new measurements arrive, give the old result as ``start`` to a call with all of them.
 

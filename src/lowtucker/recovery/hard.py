@@ -22,6 +22,7 @@ from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
+from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import dot
 from lowtucker.status import Finding, Status
@@ -33,8 +34,11 @@ NumPyArray = np.ndarray[Any, Any]
 # How often a search takes up a larger rank that diagnosis has found better
 RETRIES = 3
 # Share of the measurements that tell whether anything was recovered; how many must be left per
-# degree of freedom; and how much larger than expected the norm of X must be
-HELD, ENOUGH, FAR_TOO_LARGE = 0.2, 2.0, 1.5
+# degree of freedom; and how much larger than expected the squared norm of X must be, and than so
+# many standard deviations
+HELD, ENOUGH, FAR_TOO_LARGE, DEVIATIONS = 0.2, 2.0, 2.0, 3.0
+# Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which neither tells
+EVEN = 2.5
 
 
 def rank_given_or_searched(rank: Any) -> tuple[Any, RankSearch | None]:
@@ -96,7 +100,10 @@ def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
     lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
     if not fit.thorough or fit.solver != "auto" or result.status not in lost or fit.time_is_up:
         return result
-    if not isinstance(result.X, TuckerTensor):
+    if (
+        not isinstance(result.X, TuckerTensor)
+        or not spread_of_rows(problem, as_seed(fit.seed)) < EVEN
+    ):
         return result
     factor = min(_by_norm(problem, result, fit), _by_held_out(problem, result, fit))
     if factor >= 1:
@@ -121,7 +128,11 @@ def _by_norm(problem: Problem, result: Result, fit: Fit) -> float:
     gain = float(problem.weighted_norm(problem.A.forward(probe)))
     found = float(result.X.norm())
     expected = float(problem.y_norm) * size(problem.shape) ** 0.5 / gain if gain else found
-    return (expected / found) ** 2 if found > FAR_TOO_LARGE * expected else 1.0
+    if not expected:
+        return 1.0
+    ratio = (expected / found) ** 2 if found else 1.0
+    chance = (2 / problem.equations) ** 0.5  # relative error of the squared norm
+    return ratio if 1 / ratio > FAR_TOO_LARGE * (1 + DEVIATIONS * chance) else 1.0
 
 
 def _by_held_out(problem: Problem, result: Result, fit: Fit) -> float:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
+from lowtucker._array.clock import mostly_used
 from lowtucker._array.random import Seed
 from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
@@ -242,7 +243,7 @@ class RGN(Manifold):
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
         plenty = problem.equations >= PLENTY * dof
-        over = attempt >= self.starts or _same_again(ends, plenty)
+        over = attempt >= self.starts or _same_again(ends, plenty) or mostly_used("other starts")
         noise = is_noise(problem, model.residual, model.T.X) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         # with fewer measurements, by normal equations, other starts are cheaper; and one start
