@@ -127,6 +127,20 @@ def test_a_null_space_leaves_the_error_open(monkeypatch):
         assert found.step == pytest.approx(np.linalg.norm(step) / float(X.norm()), rel=1e-2)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.float64])
+def test_rounding_is_that_of_the_given_precision(dtype):
+    """Eigenvalues that are rounding error are zero, whatever their sign."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        maps = [rng.standard_normal(size).astype(dtype) for size in ((5, 3), (2, 4), (3, 2))]
+        A, X = lt.kronecker(maps), lt.random_tucker((3, 4, 2), (1, 1, 1), seed=seed, dtype=dtype)
+        problem = lt.Problem(A, A.forward(X))
+        found = accuracy_at(problem, result_at(problem, X, lt.Status.CONVERGED), 0)
+        assert abs(found.margin) < 1
+        assert not found.determined
+        assert found.step < 1e-4
+
+
 @pytest.mark.parametrize(("directions", "spare"), [(3.5, 12), (20, 7), (1, 400)])
 def test_the_interval_is_that_of_the_f_distribution(directions, spare):
     found = Accuracy(0.0, 0.2, 0.1, directions, spare, math.inf, 1.0)

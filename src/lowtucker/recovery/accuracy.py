@@ -173,12 +173,13 @@ def _by_eigenvalues(problem: Problem, model: Model) -> Accuracy:
     """Accuracy by the eigenvalues of the normal equations."""
     gram, gradient, residual = model.equations
     values, vectors = (to_numpy(part) for part in eigh(gram))
-    values, size = np.asarray(real(values), dtype=np.float64), float(model.T.X.norm())
-    margin, share = full_rank_margin(values), 0.0
+    values, size = real(values), float(model.T.X.norm())
+    margin, share, rounding = full_rank_margin(values), 0.0, eps(values)
+    values = np.asarray(values, dtype=np.float64)
     if values[-1] > 0:
         share = float(values[0] / values[-1])
     seen = np.abs(vectors.conj().T @ to_numpy(gradient)) ** 2
-    kept = values > values[-1] * 10 * len(values) * eps(values)
+    kept = values > values[-1] * 10 * len(values) * rounding
     step = math.sqrt(float(np.sum(seen[kept] / values[kept] ** 2)))
     fitted = float(np.sum(seen[kept] / values[kept]))
     spare = max(int(problem.equations) - len(values), 0)
