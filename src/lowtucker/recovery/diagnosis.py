@@ -37,6 +37,7 @@ from lowtucker.limits import (
     POOR_FIT,
     SMALL,
     STRUCTURE,
+    UNSEEN,
     VISIBLE,
 )
 from lowtucker.problem import Problem
@@ -70,12 +71,15 @@ class Case:
     rank_settled : bool
         Whether the rank is given, or a search came to its end: otherwise the residual holds what
         no rank that could be tried has fitted, and is not noise.
+    known_score : float or None
+        Held-out residual of a fit of this rank, where there was one.
     """
 
     problem: Problem
     result: Result
     fit: Fit
     rank_settled: bool = True
+    known_score: float | None = None
 
     @cached_property
     def evidence(self) -> Evidence:
@@ -98,8 +102,29 @@ class Case:
         """Case with another verdict on the same tensor; the evidence is kept."""
         case = replace(self, result=result)
         if result.X is self.result.X:
-            case.__dict__["evidence"] = self.evidence
+            kept = {k: v for k, v in self.__dict__.items() if k in ("evidence", "score")}
+            case.__dict__.update(kept)
         return case
+
+    @cached_property
+    def score(self) -> float | None:
+        """Held-out residual: of a fit before this, of a search, or of another fit; None without.
+
+        Another fit has its own starts.
+        """
+        if self.known_score is not None:
+            return self.known_score
+        searches = [f.numbers.get("score") for f in self.result.findings if f.kind == "rank found"]
+        return searches[-1] if searches else _score_of_another_fit(self)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether held-out measurements are predicted as well as cross-validation says.
+
+        A tensor that another fit does not find is a local minimum, or one of many that fit.
+        """
+        expected = self.evidence.cross_validated
+        return self.score is not None and expected / AGREES <= self.score <= expected * AGREES
 
     def out_of_time(self, what: str) -> list[Finding]:
         """Note what is not checked; a fit that did not converge has then no other verdict."""
@@ -112,11 +137,16 @@ class Case:
 Check = Callable[[Case], list[Finding]]
 
 
-def examined(problem: Problem, result: Result, fit: Fit, rank_settled: bool) -> Case:
-    """Check a fit for noise, and its rank against larger ones."""
+def examined(
+    problem: Problem, result: Result, fit: Fit, rank_settled: bool, score: float | None = None
+) -> Case:
+    """Check a fit for noise, and its rank against larger ones.
+
+    ``score`` is the held-out residual of a fit of the same rank, where there was one.
+    """
     if result.weights is not None:
         problem = Problem(problem.A, problem.y, result.weights)
-    return Case(problem, result, fit, rank_settled).checked(CHECKS_OF_THE_FIT)
+    return Case(problem, result, fit, rank_settled, score).checked(CHECKS_OF_THE_FIT)
 
 
 def concluded(case: Case) -> Result:
@@ -227,7 +257,7 @@ def _noise_by_agreement(case: Case) -> list[Finding]:
     """Noise, where several starts led to the same residual, or unseen measurements agree."""
     text = _agreement(case)
     lowest, starts, _ = case.evidence.agreement
-    numbers = {"starts": starts, "lowest": lowest, "score": _score_of_search(case)}
+    numbers = {"starts": starts, "lowest": lowest}
     return [Finding("verdict", text, numbers, Status.NOISE_FLOOR)] if text else []
 
 
@@ -237,11 +267,8 @@ def _agreement(case: Case) -> str:
     lowest, starts, _ = evidence.agreement
     if evidence.agreement.found_again:
         return f"{lowest} of {starts} starts led to the same residual: noise."
-    score = _score_of_search(case)
-    if score is None and evidence.accuracy.interval[1] <= FEW_ERROR:
-        score = _score_of_another_fit(case)
-    if score is not None and score <= AGREES * evidence.cross_validated:
-        return f"Held-out measurements were predicted to {score:.2g}, as noise leaves it."
+    if evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
+        return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
     return ""
 
 
@@ -256,12 +283,6 @@ def _score_of_another_fit(case: Case) -> float | None:
     with interruptible() as interrupt:
         again = quietly(parts.train, result.rank)
     return None if interrupt.asked else parts.score(again.X, fit).score
-
-
-def _score_of_search(case: Case) -> float | None:
-    """Held-out residual of a search for the rank, if there was one."""
-    found = (f for f in case.result.findings if f.kind == "rank found")
-    return next((f.numbers.get("score") for f in found), None)
 
 
 def _asks_for_noise(case: Case) -> bool:
@@ -346,17 +367,21 @@ def approximated(case: Case) -> list[Finding]:
     a structure that no larger rank explains. Small residuals without structure are called noise.
     """
     evidence = case.evidence
-    searched = _score_of_search(case)
-    if case.result.status is Status.STALLED and searched is not None and not case.rank_settled:
-        return _approximated_by_search(case, searched)
+    if case.result.status is Status.STALLED and not case.rank_settled:
+        return _approximated_by_search(case)
     if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
         return []
+    thorough = case.fit.solver == "auto" and case.fit.thorough
     score, found = evidence.cross_validated, evidence.structure
+    if not score < POOR_FIT or (thorough and not case.predicts):
+        return []
+    if case.known_score is None and _outlying(case):
+        return []
     unstructured = found is not None and found.excess <= _limits_of_noise(case)[0]
     if unstructured and case.result.residual <= SMALL:
         text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
         return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
-    if not score < POOR_FIT or case.fit.solver != "auto":
+    if case.fit.solver != "auto":
         return []
     text = (
         f"Held-out measurements are predicted to {score:.2g}; whether the residual is noise, or "
@@ -366,9 +391,10 @@ def approximated(case: Case) -> list[Finding]:
     return [Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=changes)]
 
 
-def _approximated_by_search(case: Case, score: float) -> list[Finding]:
+def _approximated_by_search(case: Case) -> list[Finding]:
     """A rank that predicts held-out measurements, where larger ones could not be tried."""
-    if not score < POOR_FIT or case.evidence.uneven or _at_rounding(case):
+    score = case.score
+    if score is None or not score < POOR_FIT or case.evidence.uneven or _at_rounding(case):
         return []
     text = f"Held-out measurements are predicted to {score:.2g}; larger ranks could not be tried."
     return [
@@ -398,6 +424,14 @@ def stuck(case: Case) -> list[Finding]:
         )
         numbers |= {"noise": evidence.accuracy.noise, "score": evidence.cross_validated}
         return [Finding("hardly measured", text, numbers, Status.UNDERDETERMINED)]
+    if _outlying(case):
+        _, count, share = evidence.outliers
+        text = (
+            f"A few measurements, {count}, hold {share:.0%} of the squared residual: outliers, or "
+            "a local minimum."
+        )
+        changes: dict[str, Any] = {"loss": "huber"}
+        return [Finding("local minimum", text, numbers, Status.LOCAL_MINIMUM, changes=changes)]
     structured = evidence.structure is not None and evidence.structure.excess > STRUCTURE
     if structured and starts > 1 and lowest == starts:
         text = "The residual has structure that no tensor of this rank fits."
@@ -407,6 +441,11 @@ def stuck(case: Case) -> list[Finding]:
         f"Little was fitted: the residual is {result.residual:.0%} of the measurements; the "
         "entries are in another order (shape, order), or noise is as large as the signal."
     )
+    if evidence.cross_validated < POOR_FIT and case.score is not None:
+        text = (
+            f"Held-out measurements should be predicted to {evidence.cross_validated:.2g}, and "
+            f"another fit predicts them to {case.score:.2g}."
+        )
     changes = {"seed": _next(case)}
     return [Finding("local minimum", text, numbers, Status.LOCAL_MINIMUM, changes=changes)]
 
@@ -462,12 +501,22 @@ def outliers(case: Case) -> list[Finding]:
         return []
     if case.evidence.few:  # residuals of few measurements are not normal, whatever the noise is
         return []
-    excess, count, share = case.evidence.outliers
-    if excess < KURTOSIS or share < OUTLIERS:
+    found = case.evidence.structure
+    structured = found is None or found.excess > STRUCTURE
+    if structured and not case.problem.A.traits.isotropic:  # a misfit is not normal either
         return []
+    if not _outlying(case):
+        return []
+    excess, count, share = case.evidence.outliers
     text = f"{count} measurements seem to be outliers, with {share:.0%} of the squared residual."
     numbers = {"excess": excess, "count": count, "share": share}
     return [Finding("outliers", text, numbers, changes={"loss": "huber"})]
+
+
+def _outlying(case: Case) -> bool:
+    """Whether a few measurements hold much of the residual."""
+    excess, _, share = case.evidence.outliers
+    return excess >= KURTOSIS and share >= OUTLIERS
 
 
 def _with_estimate(case: Case) -> Case:
@@ -494,7 +543,16 @@ def _with_estimate(case: Case) -> Case:
         found = [f.numbers["score"] for f in result.findings if f.kind == "approximated"]
         score = found[-1] if found else evidence.cross_validated
         estimate, high = max(score, estimate), max(1.3 * score, high)
+    elif result.status is Status.NOISE_FLOOR and not known:
+        high = math.hypot(high, _unseen(evidence))
     return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
+
+
+def _unseen(evidence: Evidence) -> float:
+    """Size of a misfit that the test of noise does not see; all of it where it was not made."""
+    found = evidence.structure
+    visible = 0.0 if evidence.few or found is None else found.visible
+    return min(1.0, UNSEEN / visible if visible else 1.0) * evidence.cross_validated
 
 
 def _sigma(problem: Problem, noise_std: float) -> float:

@@ -58,8 +58,12 @@ def recovered(
     start: Any = None,
     before: Result | None = None,
     solver: Any = None,
+    score: float | None = None,
 ) -> Result:
-    """Fit a rank that is given or searched, and diagnose; the history continues ``before``."""
+    """Fit a rank that is given or searched, and diagnose; the history continues ``before``.
+
+    ``score`` is the held-out residual of a fit of the given rank, where there was one.
+    """
     given, search = rank_given_or_searched(rank)
     if search is None:
         label = "" if before is None else "all samples"
@@ -68,7 +72,7 @@ def recovered(
             return result
         result = preconditioned(problem, given, fit, result) or result
         result = finished(problem, result, fit, label)
-        result = concluded(examined(problem, result, fit, rank_settled=True))
+        result = concluded(examined(problem, result, fit, True, score))
         return no_worse_than_zero(problem, result, fit)
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
@@ -200,7 +204,7 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
     if first.status is Status.INTERRUPTED:
         return replace(first, held_out=error)
     if first.success:
-        result = recovered(problem, first.rank, fit, start=first.X, before=first)
+        result = recovered(problem, first.rank, fit, start=first.X, before=first, score=error)
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
         result = replace(result, findings=_distinct(kept, result.findings), held_out=error)
@@ -238,7 +242,9 @@ def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float)
     better_than_zero = error < 1
     warm = first
     if better_than_zero:
-        warm = recovered(problem, first.rank, fit, start=first.X, before=first, solver=local)
+        warm = recovered(
+            problem, first.rank, fit, start=first.X, before=first, solver=local, score=error
+        )
         if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
             return warm
     known = first.rank if isinstance(rank, tuple | list) else rank  # warned of already

@@ -56,6 +56,9 @@ class Trace(Memory):
         Relative residuals where earlier starts ended.
     stuck : bool
         Whether it has given up.
+    last : bool
+        Whether the residual was found to be noise: this start is the last, and goes on to its
+        minimum.
     """
 
     damping: Any
@@ -63,6 +66,7 @@ class Trace(Memory):
     trace: tuple[float, ...] = ()
     ends: tuple[float, ...] = ()
     stuck: bool = False
+    last: bool = False
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -213,9 +217,10 @@ class RGN(Manifold):
         falling = len(memory.trace) < 2 or relative < 0.5 * memory.trace[-2]
         if relative <= ROUNDING * eps(problem.y) and not falling:  # rounding error: no further fall
             return replace(state, t=state.t + 1, memory=replace(memory, stuck=True))
-        stuck = _is_stuck(memory.trace, SHORT if self.starts > 1 else LONG)
-        if stuck or self._at_minimum(problem, state, xi):
-            return self._restart(bound, state)
+        patience = SHORT if self.starts > 1 and not memory.last else LONG
+        at_minimum = self._at_minimum(problem, state, xi)
+        if at_minimum or _is_stuck(memory.trace, patience):
+            return self._restart(bound, state, at_minimum)
         tried = self._model(problem, model.T.retract(xi))
         now = float(problem.relative(tried.residual))
         scale = float(problem.y_norm) or 1.0
@@ -236,14 +241,15 @@ class RGN(Manifold):
         left = state.memory.trace[-1] * float(problem.y_norm)
         return bool(promise <= NOTHING * left * left)
 
-    def _restart(self, bound: Bound, state: State) -> State:
-        """Leave a saddle point, try another start, or give up."""
+    def _restart(self, bound: Bound, state: State, at_minimum: bool) -> State:
+        """Leave a saddle point, try another start, or give up; or go on, to the end of noise."""
         problem, model, memory = bound.problem, state.cache, state.memory
         attempt = memory.attempt + 1
         ends = (*memory.ends, memory.trace[-1])
         dof = model.T.dof
         plenty = problem.equations >= PLENTY * dof
         over = attempt >= self.starts or _same_again(ends, plenty) or mostly_used("other starts")
+        over = over or memory.last
         noise = is_noise(problem, model.residual, model.T.X) if not over and attempt == 1 else None
         state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
         # with fewer measurements, by normal equations, other starts are cheaper; and one start
@@ -253,6 +259,8 @@ class RGN(Manifold):
             state = replace(state, passes=state.passes + passes)
             if X is not None:
                 return self._look(bound, replace(state, X=X, memory=replace(memory, trace=())))
+        if noise and not at_minimum:
+            return replace(state, memory=replace(memory, last=True))
         if over or noise:
             return replace(state, memory=replace(memory, stuck=True, ends=ends))
         X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
