@@ -223,8 +223,8 @@ def misfit(rng: Rng) -> list[Outcome | None]:
         inside = U @ (U.T @ u)
         vectors.append(u - inside if k in outside else inside)
     rank_one = multi_mode_product(np.ones((1,) * d), vectors)
-    misfit = np.asarray(case.A.forward(rank_one))
-    left, size = case.left(misfit), float(np.linalg.norm(misfit))
+    seen = np.asarray(case.A.forward(rank_one))
+    left, size = case.left(seen), float(np.linalg.norm(seen))
     if float(np.linalg.norm(left)) <= 1e-3 * size or min(map(np.linalg.norm, vectors)) < 1e-9:
         return [None]  # a tangent vector, or a square factor, outside of which there is nothing
     evidence = case.evidence(LEVEL * np.linalg.norm(case.clean) / np.linalg.norm(left) * left)
@@ -312,7 +312,7 @@ def _margins(rng: Rng, A: MeasurementOperator, rank: tuple[int, ...]) -> list[fl
 
 
 def few(rng: Rng) -> list[Outcome | None]:
-    """``recover`` with the right rank from few measurements, without noise or its size."""
+    """``recover`` from few measurements, with the right rank and noise of unknown size or none."""
     shape, kind = SMALL[int(rng.integers(len(SMALL)))], str(rng.choice(ALIKE))
     m = math.inf
     while m > math.prod(shape):
