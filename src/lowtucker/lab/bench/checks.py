@@ -381,7 +381,7 @@ def rank_too_small(rng: Rng) -> list[Outcome | None]:
     return [Outcome(found.best / found.score, not found.larger(result.rank))]
 
 
-# Numbers of cases such that all take three minutes of one core
+# Numbers of cases such that all take three to four minutes of one core
 SIMULATIONS: tuple[Simulation, ...] = (
     Simulation(noise_of_unknown_size, 3000, (
         Claim("noise of unknown size", "noise has structure", "excess", "> {STRUCTURE:g}", 1e-3),
