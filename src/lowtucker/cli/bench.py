@@ -103,7 +103,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     verdict     recover(A, y) on random problems of many kinds: how often success, status and
                 error estimate are right; half an hour
     checks      each check of a result on cases with known answers: how often it is wrong, against
-                the rate that it states, and the threshold that would have that rate; three minutes
+                the rate that it states, and the threshold that would have that rate; four minutes
 
     \b
     Yardsticks of `recover`:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker.lab.bench.draws import OPERATORS, Rng, between, low_rank, sampled, white
-from lowtucker.operators import MeasurementOperator, kronecker
+from lowtucker.operators import FunctionOperator, MeasurementOperator, kronecker
 from lowtucker.problem import Problem
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit
@@ -29,6 +29,7 @@ __all__ = [
     "FIT",
     "NOISE",
     "Case",
+    "as_functions",
     "draw_case",
     "ended_at",
     "fitted",
@@ -103,6 +104,13 @@ def gaussian_core(rng: Rng, shape: tuple[int, ...], rank: tuple[int, ...]) -> Tu
     sizes = zip(shape, rank, strict=True)
     factors = tuple(np.linalg.qr(rng.standard_normal(size))[0] for size in sizes)
     return TuckerTensor(rng.standard_normal(rank), factors)
+
+
+def as_functions(A: MeasurementOperator) -> MeasurementOperator:
+    """Operator that has no more than products: its design is not formed."""
+    return FunctionOperator(
+        lambda X: np.asarray(A.forward(X)), lambda v: np.asarray(A.adjoint(v)), A.shape, A.m
+    )
 
 
 # Noise of unit variance
