@@ -21,6 +21,7 @@ from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
     AGREES,
+    ALMOST_ALL,
     DOUBTFUL,
     FEW_ERROR,
     HOPELESS,
@@ -179,7 +180,7 @@ def out_of_starts(case: Case) -> list[Finding]:
 
 
 def noise_of_the_given_size(case: Case) -> list[Finding]:
-    """Claim: the residual is what noise of the given size leaves, wrong for 2 % of all noise.
+    """Claim: the residual is what noise of the given size leaves; 2 % of normal noise leave more.
 
     With few measurements, where local minima may be as low, several starts must agree.
     """
@@ -203,10 +204,9 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
         return [*findings, Finding("verdict", text, numbers, Status.NOISE_FLOOR)]
     few = f"{evidence.per_dof:.1f} measurements per degree of freedom"
     few = few if evidence.few else "rows that are far from isotropic"
-    text = (
-        f"Only {lowest} of {starts} starts led to this tensor; with {few} others may fit to within "
-        "the noise as well."
-    )
+    text = f"With {few} other tensors may fit to within the noise as well."
+    if starts:
+        text = f"{text[:-1]}: {lowest} of {starts} starts led to this one."
     numbers |= {"starts": starts, "lowest": lowest}
     return [
         *findings,
@@ -218,7 +218,7 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
     """Claim: the residual is noise, as it has no structure. Noise is found wanting in 0.1 %.
 
     With few measurements no structure would be seen: several starts, or held-out measurements of
-    a search, must agree instead. One pass and 17 adjoints.
+    a search, must agree instead. One pass and 33 adjoints.
     """
     if not _asks_for_noise(case):
         return []
@@ -237,7 +237,8 @@ def noise_of_unknown_size(case: Case) -> list[Finding]:
         )
         findings.append(Finding("structure", text, numbers, borderline=True))
     doubtful, visible = _limits_of_noise(case)
-    if found.excess <= doubtful and found.visible >= visible:
+    confirmed = evidence.agreement.confirmed and case.result.residual <= SMALL
+    if found.excess <= doubtful and (found.visible >= visible or confirmed):
         text = f"The residual has no structure: {found.excess:.1f} standard deviations from noise."
         findings.append(Finding("verdict", text, numbers, Status.NOISE_FLOOR))
     return findings
@@ -267,7 +268,7 @@ def _agreement(case: Case) -> str:
     lowest, starts, _ = evidence.agreement
     if evidence.agreement.found_again:
         return f"{lowest} of {starts} starts led to the same residual: noise."
-    if evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
+    if case.result.weights is None and evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
         return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
     return ""
 
@@ -371,11 +372,8 @@ def approximated(case: Case) -> list[Finding]:
         return _approximated_by_search(case)
     if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
         return []
-    thorough = case.fit.solver == "auto" and case.fit.thorough
     score, found = evidence.cross_validated, evidence.structure
-    if not score < POOR_FIT or (thorough and not case.predicts):
-        return []
-    if case.known_score is None and _outlying(case):
+    if not score < POOR_FIT or (case.known_score is None and _outlying(case, ALMOST_ALL)):
         return []
     unstructured = found is not None and found.excess <= _limits_of_noise(case)[0]
     if unstructured and case.result.residual <= SMALL:
@@ -424,7 +422,7 @@ def stuck(case: Case) -> list[Finding]:
         )
         numbers |= {"noise": evidence.accuracy.noise, "score": evidence.cross_validated}
         return [Finding("hardly measured", text, numbers, Status.UNDERDETERMINED)]
-    if _outlying(case):
+    if _outlying(case, ALMOST_ALL):
         _, count, share = evidence.outliers
         text = (
             f"A few measurements, {count}, hold {share:.0%} of the squared residual: outliers, or "
@@ -513,10 +511,10 @@ def outliers(case: Case) -> list[Finding]:
     return [Finding("outliers", text, numbers, changes={"loss": "huber"})]
 
 
-def _outlying(case: Case) -> bool:
-    """Whether a few measurements hold much of the residual."""
+def _outlying(case: Case, least: float = OUTLIERS) -> bool:
+    """Whether a few measurements hold such a share of the squared residual."""
     excess, _, share = case.evidence.outliers
-    return excess >= KURTOSIS and share >= OUTLIERS
+    return excess >= KURTOSIS and share >= least
 
 
 def _with_estimate(case: Case) -> Case:

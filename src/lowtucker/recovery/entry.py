@@ -142,7 +142,7 @@ def recover(
     -----
     An epoch of "auto" is one pass over the rows; while it works on blocks, one more for the
     residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
-    size. Where a run stalls, diagnosis asks whether the residual is noise (17 adjoints, one reading
+    size. Where a run stalls, diagnosis asks whether the residual is noise (33 adjoints, one reading
     of a matrix), whether a larger rank predicts held-out measurements better (two fits of "auto"),
     and whether the measurements determine X (no pass after Gauss-Newton steps, otherwise one, or
     some 20 to 100 by products); see docs/reading.md. None of this counts in ``result.passes``.

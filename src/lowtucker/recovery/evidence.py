@@ -104,8 +104,11 @@ class Evidence:
         """Whether some rows, or directions of them, outweigh others: few of them count."""
         found, made = self.structure, self.equivalent
         plenty = PLENTY * self.result.degrees_of_freedom
-        if made is not None and made.effective < plenty:
-            return True
+        if made is not None:
+            others = [f.numbers for f in self.result.findings if f.kind == "preconditioned"]
+            better = any(n["distance"] == np.inf for n in others)  # there are local minima
+            if made.effective < (1.0 if better else UNEVEN) * plenty:
+                return True
         return found is not None and found.effective < UNEVEN * plenty
 
     @property

@@ -30,6 +30,8 @@ __all__ = ["OVER", "Fit", "Loss", "joined", "noise_floor"]
 
 Loss = Literal["squared", "huber"]
 
+# Share of normal noise that leaves more than the noise floor
+LARGER = 0.02
 # Endings that leave this call nothing to continue with
 OVER = {*RESUMABLE, Status.DIVERGED}
 
@@ -258,15 +260,17 @@ def joined(before: Result | None, after: Result, label: str) -> Result:
 def noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
     r"""Relative residual that noise of that size leaves, one number for every problem of a batch.
 
-    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise, give or
-    take a share of :math:`\sqrt{2/(M - dof)}`; two of these are allowed for.
+    A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise on average,
+    with a chi-squared distribution: 2 % of all normal noise leave more than this.
     """
+    from scipy.special import chdtri  # a module that takes long to load
+
     std = as_number(noise_std, "noise_std", 0.0)
     total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
     attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
     equations = np.asarray(problem.equations)
     spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
-    share = spare / equations * (1 + 2 * np.sqrt(2 / spare))
+    share = chdtri(spare, LARGER) / equations
     size = to_numpy(problem.y_norm)
     size = np.where(size > 0, size, np.inf)
     if np.any(std * np.sqrt(total) >= size):

@@ -22,7 +22,7 @@ NumPyArray = np.ndarray[Any, Any]
 # Entries of the largest tensor that is formed in full, and of all that are formed at a time
 FULL = 10**7
 # Random signs that a residual is compared with
-FLIPS = 16
+FLIPS = 32
 
 
 class Structure(NamedTuple):
@@ -76,9 +76,9 @@ def structure(problem: Problem, residual: Array, X: TuckerTensor) -> Structure |
     norm of its unfoldings, outside the factors of X in some modes and inside in the others (those
     sets of modes are tried in turn). Independent errors with symmetric distributions have the same
     distribution as with random signs, whatever A is and however their sizes differ: that of the
-    spectral norms is estimated from 16 of them.
+    spectral norms is estimated from 32 of them.
 
-    17 adjoints: one reading of a matrix, as far as 10^7 numbers hold them. None is no answer:
+    33 adjoints: one reading of a matrix, as far as 10^7 numbers hold them. None is no answer:
     tensors of more than 10^7 entries are not formed.
     """
     if size(problem.shape) > FULL or not isinstance(X, TuckerTensor):
