@@ -20,6 +20,8 @@ import numpy as np
 from lowtucker._array import eps, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
+    AGAIN_SHARE,
+    AGAIN_WITH_MORE,
     AGREES,
     ALMOST_ALL,
     DOUBTFUL,
@@ -28,6 +30,8 @@ from lowtucker.limits import (
     KURTOSIS,
     LARGEST,
     LITTLE_MORE,
+    MORE,
+    MORE_GIVEN,
     NEAR_ESTIMATE,
     NEAR_ROUNDING,
     NEAR_STRUCTURE,
@@ -266,7 +270,8 @@ def _agreement(case: Case) -> str:
     """What confirms a fit of few measurements; nothing where nothing does."""
     evidence = case.evidence
     lowest, starts, _ = evidence.agreement
-    if evidence.agreement.found_again:
+    more = evidence.per_dof >= (MORE if case.fit.noise_std is None else MORE_GIVEN)
+    if evidence.agreement.found_again(AGAIN_WITH_MORE if more else AGAIN_SHARE):
         return f"{lowest} of {starts} starts led to the same residual: noise."
     if case.result.weights is None and evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
         return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
@@ -542,8 +547,18 @@ def _with_estimate(case: Case) -> Case:
         score = found[-1] if found else evidence.cross_validated
         estimate, high = max(score, estimate), max(1.3 * score, high)
     elif result.status is Status.NOISE_FLOOR and not known:
-        high = math.hypot(high, _unseen(evidence))
+        more = _more_than_fitted(case)
+        estimate, high = more * estimate, math.hypot(more * high, _unseen(evidence))
     return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
+
+
+def _more_than_fitted(case: Case) -> float:
+    """How much larger noise is than few measurements say, by held-out ones: few are overfitted.
+
+    1 where no measurements were held out.
+    """
+    score = case.__dict__.get("score") if case.evidence.few else None
+    return max(1.0, score / case.evidence.cross_validated) if score is not None else 1.0
 
 
 def _unseen(evidence: Evidence) -> float:

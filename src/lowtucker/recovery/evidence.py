@@ -10,7 +10,7 @@ import numpy as np
 
 from lowtucker._array import to_numpy
 from lowtucker._array.random import Seed, as_seed
-from lowtucker.limits import AGAIN, AGAIN_SHARE, AMPLIFIED, OUTLYING, PLENTY, UNEVEN
+from lowtucker.limits import AGAIN, AMPLIFIED, OUTLYING, PLENTY, UNEVEN
 from lowtucker.problem import Problem
 from lowtucker.recovery.accuracy import (
     COSTLY,
@@ -43,10 +43,9 @@ class Agreement(NamedTuple):
     starts: int
     confirmed: bool = False
 
-    @property
-    def found_again(self) -> bool:
-        """Whether the lowest residual is no accident of one start."""
-        often = self.lowest >= AGAIN and self.lowest >= AGAIN_SHARE * self.starts
+    def found_again(self, share: float) -> bool:
+        """Whether the lowest residual is no accident of a few starts."""
+        often = self.lowest >= AGAIN and self.lowest >= share * self.starts
         return often or self.confirmed
 
 
