@@ -271,6 +271,7 @@ def _agreement(case: Case) -> str:
     evidence = case.evidence
     lowest, starts, _ = evidence.agreement
     more = evidence.per_dof >= (MORE if case.fit.noise_std is None else MORE_GIVEN)
+    more = more and case.problem.A.traits.isotropic  # others have more local minima
     if evidence.agreement.found_again(AGAIN_WITH_MORE if more else AGAIN_SHARE):
         return f"{lowest} of {starts} starts led to the same residual: noise."
     if case.result.weights is None and evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:

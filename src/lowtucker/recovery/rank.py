@@ -466,6 +466,8 @@ def compare_larger_rank(
             continue
         solver = automatic(parts.train, rank, quick=True)
         other = fit(parts.train, rank, solver=solver, before=result)
+        if other.status is Status.INTERRUPTED:
+            return Comparison(None)
         trimmed = _trimmed(parts.score(other.X, fit), parts, fit)
         found = trimmed if found is given else select([found, trimmed])
     clearly = found.beats(given, CLEARLY, SURELY)
