@@ -236,7 +236,7 @@ def never_trusted(case):
 
 
 def test_a_check_of_the_verdict_is_in_every_result(monkeypatch):
-    checks = (*diagnosis.CHECKS_OF_THE_MEASUREMENTS, is_lopsided)
+    checks = {**diagnosis.CHECKS_OF_THE_MEASUREMENTS, is_lopsided: "a check of mine"}
     monkeypatch.setattr(diagnosis, "CHECKS_OF_THE_MEASUREMENTS", checks)
     holes = np.where(np.random.default_rng(0).random(SHAPE) < 0.2, np.nan, X_TRUE.full())
     for result in (lt.recover(A, Y, RANK), lt.recover(A, Y, "auto"), lt.complete(holes, RANK)):
@@ -248,7 +248,7 @@ def test_a_check_of_the_verdict_is_in_every_result(monkeypatch):
 
 
 def test_a_check_may_decide_the_status(monkeypatch):
-    checks = (*diagnosis.CHECKS_OF_A_SUCCESS, never_trusted)
+    checks = {**diagnosis.CHECKS_OF_A_SUCCESS, never_trusted: "a check of mine"}
     monkeypatch.setattr(diagnosis, "CHECKS_OF_A_SUCCESS", checks)
     result = lt.recover(A, Y, RANK)
     assert result.status is lt.Status.UNDERDETERMINED

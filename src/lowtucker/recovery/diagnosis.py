@@ -10,19 +10,13 @@ check is one function and one line there.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import replace
 from typing import Any
 
-import numpy as np
-
 from lowtucker._array import eps, size, to_numpy
-from lowtucker._array.clock import TimeUp
 from lowtucker.limits import (
     AGAIN_SHARE,
     AGAIN_WITH_MORE,
-    AGREES,
     ALMOST_ALL,
     DOUBTFUL,
     FEW_ERROR,
@@ -42,104 +36,18 @@ from lowtucker.limits import (
     POOR_FIT,
     SMALL,
     STRUCTURE,
-    UNSEEN,
     VISIBLE,
 )
 from lowtucker.problem import Problem
-from lowtucker.recovery.evidence import Evidence
+from lowtucker.recovery.case import Case, Check
+from lowtucker.recovery.estimate import with_estimate
 from lowtucker.recovery.fit import Fit, noise_floor
-from lowtucker.recovery.holdout import Holdout
 from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.result import Result
 from lowtucker.status import UNDETERMINED, Finding, Status
 
-# Share of the measurements that another fit does not see, and how many must be left per degree of
-# freedom
-HELD, LEAST = 1 / 8, 1.1
-
-__all__ = ["Case", "concluded", "examined", "larger_rank_of"]
-
-
-@dataclass(frozen=True)
-class Case:
-    """What checks look at.
-
-    Attributes
-    ----------
-    problem : Problem
-        With the weights of the last fit.
-    result : Result
-        With the findings so far.
-    fit : Fit
-        The settings of the call.
-    rank_settled : bool
-        Whether the rank is given, or a search came to its end: otherwise the residual holds what
-        no rank that could be tried has fitted, and is not noise.
-    known_score : float or None
-        Held-out residual of a fit of this rank, where there was one.
-    """
-
-    problem: Problem
-    result: Result
-    fit: Fit
-    rank_settled: bool = True
-    known_score: float | None = None
-
-    @cached_property
-    def evidence(self) -> Evidence:
-        """What the measurements say of X."""
-        return Evidence(self.problem, self.result, self.fit.seed)
-
-    def checked(self, checks: Iterable[Check]) -> Case:
-        """Case with the findings of checks; those that there is no time for are left out."""
-        case = self
-        for check in checks:
-            try:
-                with case.fit.clock.watched():
-                    findings = check(case)
-            except TimeUp:
-                findings = case.out_of_time(LONG_CHECKS.get(check, check.__name__))
-            case = case.now(case.result.found(*findings))
-        return case
-
-    def now(self, result: Result) -> Case:
-        """Case with another verdict on the same tensor; the evidence is kept."""
-        case = replace(self, result=result)
-        if result.X is self.result.X:
-            kept = {k: v for k, v in self.__dict__.items() if k in ("evidence", "score")}
-            case.__dict__.update(kept)
-        return case
-
-    @cached_property
-    def score(self) -> float | None:
-        """Held-out residual: of a fit before this, of a search, or of another fit; None without.
-
-        Another fit has its own starts.
-        """
-        if self.known_score is not None:
-            return self.known_score
-        searches = [f.numbers.get("score") for f in self.result.findings if f.kind == "rank found"]
-        return searches[-1] if searches else _score_of_another_fit(self)
-
-    @property
-    def predicts(self) -> bool:
-        """Whether held-out measurements are predicted as well as cross-validation says.
-
-        A tensor that another fit does not find is a local minimum, or one of many that fit.
-        """
-        expected = self.evidence.cross_validated
-        return self.score is not None and expected / AGREES <= self.score <= expected * AGREES
-
-    def out_of_time(self, what: str) -> list[Finding]:
-        """Note what is not checked; a fit that did not converge has then no other verdict."""
-        self.fit.clock.skip(what)
-        text = "The time limit was reached before the verdict."
-        stuck = self.result.status is Status.STALLED
-        return [Finding("verdict", text, {}, Status.MAX_SECONDS)] if stuck else []
-
-
-Check = Callable[[Case], list[Finding]]
+__all__ = ["concluded", "examined", "larger_rank_of"]
 
 
 def examined(
@@ -158,7 +66,7 @@ def concluded(case: Case) -> Result:
     """Result with all findings: whether X is determined, its error, and what to try."""
     case = case.checked(CHECKS_OF_THE_MEASUREMENTS)
     if case.result.success:
-        case = _with_estimate(case).checked(CHECKS_OF_A_SUCCESS)
+        case = with_estimate(case).checked(CHECKS_OF_A_SUCCESS)
     if not case.result.success and case.result.status is not Status.UNDERDETERMINED:
         # an estimate presumes that the model fits
         case = case.now(replace(case.result, error_estimate=None, error_interval=None))
@@ -277,19 +185,6 @@ def _agreement(case: Case) -> str:
     if case.result.weights is None and evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
         return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
     return ""
-
-
-def _score_of_another_fit(case: Case) -> float | None:
-    """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
-    result, fit = case.result, case.fit
-    may = fit.solver == "auto" and fit.thorough
-    parts = Holdout.draw(case.problem, HELD, fit.seed) if may else None
-    if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
-        return None
-    quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
-    with interruptible() as interrupt:
-        again = quietly(parts.train, result.rank)
-    return None if interrupt.asked else parts.score(again.X, fit).score
 
 
 def _asks_for_noise(case: Case) -> bool:
@@ -445,10 +340,10 @@ def stuck(case: Case) -> list[Finding]:
         f"Little was fitted: the residual is {result.residual:.0%} of the measurements; the "
         "entries are in another order (shape, order), or noise is as large as the signal."
     )
-    if evidence.cross_validated < POOR_FIT and case.score is not None:
+    if evidence.cross_validated < POOR_FIT and case.scored is not None:
         text = (
             f"Held-out measurements should be predicted to {evidence.cross_validated:.2g}, and "
-            f"another fit predicts them to {case.score:.2g}."
+            f"another fit predicts them to {case.scored:.2g}."
         )
     changes = {"seed": _next(case)}
     return [Finding("local minimum", text, numbers, Status.LOCAL_MINIMUM, changes=changes)]
@@ -496,7 +391,7 @@ def of_the_operator(case: Case) -> list[Finding]:
 def outliers(case: Case) -> list[Finding]:
     """Claim: some measurements are outliers, and Huber's loss does better. One pass.
 
-    The kurtosis of the residuals is too large by eight standard deviations, and residuals beyond
+    The kurtosis of the residuals is too large by six standard deviations, and residuals beyond
     four, by the median, have a quarter of the squares.
     """
     relevant = (Status.NOISE_FLOOR, Status.STALLED, Status.LOCAL_MINIMUM, Status.RANK_TOO_SMALL,
@@ -521,58 +416,6 @@ def _outlying(case: Case, least: float = OUTLIERS) -> bool:
     """Whether a few measurements hold such a share of the squared residual."""
     excess, _, share = case.evidence.outliers
     return excess >= KURTOSIS and share >= least
-
-
-def _with_estimate(case: Case) -> Case:
-    """Case of a success with an estimate of its error, and an interval."""
-    result, evidence = case.result, case.evidence
-    if not evidence.is_tucker or not float(result.X.norm()):
-        return case
-    try:
-        with case.fit.clock.watched():
-            accuracy = evidence.accuracy
-    except TimeUp:
-        case.out_of_time("the check whether the measurements determine X")
-        return case
-    except np.linalg.LinAlgError:  # it cannot be told
-        return case
-    if not accuracy.determined:
-        return case.now(replace(result, error_estimate=None, error_interval=None))
-    known = case.fit.noise_std is not None and result.weights is None
-    if known and result.status is Status.NOISE_FLOOR:
-        accuracy = accuracy.with_sigma(_sigma(case.problem, float(case.fit.noise_std or 0.0)))
-    estimate, (low, high) = accuracy.error, accuracy.interval
-    if result.status is Status.APPROXIMATED:
-        # held-out measurements have noise as well: an upper bound, if rows are isotropic
-        found = [f.numbers["score"] for f in result.findings if f.kind == "approximated"]
-        score = found[-1] if found else evidence.cross_validated
-        estimate, high = max(score, estimate), max(1.3 * score, high)
-    elif result.status is Status.NOISE_FLOOR and not known:
-        more = _more_than_fitted(case)
-        estimate, high = more * estimate, math.hypot(more * high, _unseen(evidence))
-    return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
-
-
-def _more_than_fitted(case: Case) -> float:
-    """How much larger noise is than few measurements say, by held-out ones: few are overfitted.
-
-    1 where no measurements were held out.
-    """
-    score = case.__dict__.get("score") if case.evidence.few else None
-    return max(1.0, score / case.evidence.cross_validated) if score is not None else 1.0
-
-
-def _unseen(evidence: Evidence) -> float:
-    """Size of a misfit that the test of noise does not see; all of it where it was not made."""
-    found = evidence.structure
-    visible = 0.0 if evidence.few or found is None else found.visible
-    return min(1.0, UNSEEN / visible if visible else 1.0) * evidence.cross_validated
-
-
-def _sigma(problem: Problem, noise_std: float) -> float:
-    """Standard deviation of an equation of weight 1, where that of all measurements is given."""
-    total = problem.m if problem.weights is None else float(to_numpy(problem.weights).sum())
-    return float(noise_std * math.sqrt(total / problem.equations))
 
 
 def near_rank_deficiency(case: Case) -> list[Finding]:
@@ -638,28 +481,23 @@ def _known_accuracy(case: Case) -> Any:
     return case.evidence.__dict__.get("accuracy")
 
 
-CHECKS_OF_THE_FIT: tuple[Check, ...] = (
-    out_of_starts,
-    noise_of_the_given_size,
-    noise_of_unknown_size,
-    larger_rank,
-    approximated,
-)
-# Those that read rows, by what they look for
-LONG_CHECKS: dict[Check, str] = {
+# The checks, in their order, and what is not done where there is no time for one
+CHECKS_OF_THE_FIT: dict[Check, str] = {
+    out_of_starts: "the count of the starts",
+    noise_of_the_given_size: "the comparison with the noise floor",
     noise_of_unknown_size: "the check whether the residual is noise",
     larger_rank: "the comparison with larger ranks",
-    outliers: "the check for outliers",
+    approximated: "the check whether held-out measurements are predicted",
 }
-CHECKS_OF_THE_MEASUREMENTS: tuple[Check, ...] = (
-    stuck,
-    outliers,
-    near_the_tolerance,
-    of_the_operator,
-)
-CHECKS_OF_A_SUCCESS: tuple[Check, ...] = (
-    near_rank_deficiency,
-    near_the_largest_error,
-    not_determined,
-    smaller_rank_suffices,
-)
+CHECKS_OF_THE_MEASUREMENTS: dict[Check, str] = {
+    stuck: "the check for local minima",
+    outliers: "the check for outliers",
+    near_the_tolerance: "the comparison with the tolerance",
+    of_the_operator: "the check for slices without samples",
+}
+CHECKS_OF_A_SUCCESS: dict[Check, str] = {
+    near_rank_deficiency: "the check of the smallest eigenvalue",
+    near_the_largest_error: "the comparison with the largest error",
+    not_determined: "the check whether the measurements determine X",
+    smaller_rank_suffices: "the comparison with smaller ranks",
+}

@@ -1,0 +1,126 @@
+"""A case: a result with the problem and the call that it comes from, for checks to look at."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from lowtucker._array.clock import TimeUp
+from lowtucker.limits import AGREES
+from lowtucker.problem import Problem
+from lowtucker.recovery.evidence import Evidence
+from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holdout import Holdout
+from lowtucker.run.interrupt import interruptible
+from lowtucker.run.result import Result
+from lowtucker.status import Finding, Status
+
+__all__ = ["Case", "Check"]
+
+# Share of the measurements that another fit does not see, and how many must be left per degree of
+# freedom
+HELD, LEAST = 1 / 8, 1.1
+
+
+@dataclass(frozen=True)
+class Case:
+    """What checks look at.
+
+    Attributes
+    ----------
+    problem : Problem
+        With the weights of the last fit.
+    result : Result
+        With the findings so far.
+    fit : Fit
+        The settings of the call.
+    rank_settled : bool
+        Whether the rank is given, or a search came to its end: otherwise the residual holds what
+        no rank that could be tried has fitted, and is not noise.
+    known_score : float or None
+        Held-out residual of a fit of this rank, where there was one.
+    """
+
+    problem: Problem
+    result: Result
+    fit: Fit
+    rank_settled: bool = True
+    known_score: float | None = None
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        """What the measurements say of X."""
+        return Evidence(self.problem, self.result, self.fit.seed)
+
+    def checked(self, checks: Mapping[Check, str]) -> Case:
+        """Case with the findings of checks, in their order.
+
+        Those that there is no time for are left out, and named.
+        """
+        case = self
+        for check, name in checks.items():
+            try:
+                with case.fit.clock.watched():
+                    findings = check(case)
+            except TimeUp:
+                findings = case.out_of_time(name)
+            case = case.now(case.result.found(*findings))
+        return case
+
+    def now(self, result: Result) -> Case:
+        """Case with another verdict on the same tensor; the evidence is kept."""
+        case = replace(self, result=result)
+        if result.X is self.result.X:
+            kept = {k: v for k, v in self.__dict__.items() if k in ("evidence", "score")}
+            case.__dict__.update(kept)
+        return case
+
+    @cached_property
+    def score(self) -> float | None:
+        """Held-out residual: of a fit before this, of a search, or of another fit; None without.
+
+        Another fit has its own starts.
+        """
+        if self.known_score is not None:
+            return self.known_score
+        searches = [f.numbers.get("score") for f in self.result.findings if f.kind == "rank found"]
+        return searches[-1] if searches else _score_of_another_fit(self)
+
+    @property
+    def predicts(self) -> bool:
+        """Whether held-out measurements are predicted as well as cross-validation says.
+
+        A tensor that another fit does not find is a local minimum, or one of many that fit.
+        """
+        expected = self.evidence.cross_validated
+        return self.score is not None and expected / AGREES <= self.score <= expected * AGREES
+
+    @property
+    def scored(self) -> float | None:
+        """The score, if some check has asked for it: it may take a fit."""
+        found: float | None = self.__dict__.get("score")
+        return found
+
+    def out_of_time(self, what: str) -> list[Finding]:
+        """Note what is not checked; a fit that did not converge has then no other verdict."""
+        self.fit.clock.skip(what)
+        text = "The time limit was reached before the verdict."
+        stuck = self.result.status is Status.STALLED
+        return [Finding("verdict", text, {}, Status.MAX_SECONDS)] if stuck else []
+
+
+Check = Callable[[Case], list[Finding]]
+
+
+def _score_of_another_fit(case: Case) -> float | None:
+    """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
+    result, fit = case.result, case.fit
+    may = fit.solver == "auto" and fit.thorough
+    parts = Holdout.draw(case.problem, HELD, fit.seed) if may else None
+    if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
+        return None
+    quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
+    with interruptible() as interrupt:
+        again = quietly(parts.train, result.rank)
+    return None if interrupt.asked else parts.score(again.X, fit).score
