@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._array.clock import mostly_used
 from lowtucker._array.random import Seed
-from lowtucker.limits import CLEAR, PLENTY
+from lowtucker.limits import CLEAR, PLENTY, SMALL
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import gram_pays
@@ -277,7 +277,7 @@ def _same_again(ends: tuple[float, ...], plenty: bool) -> bool:
     lowest = min(ends)
     same = sum(end <= SAME * lowest for end in ends)
     if not plenty:
-        return same >= 20 or (same >= 8 and 2 * same >= len(ends) and lowest <= CLEAR)
+        return same >= 20 or (same >= 8 and 2 * same >= len(ends) and lowest <= SMALL)
     return same >= 2 or (lowest <= CLEAR and sum(end <= FLOOR * lowest for end in ends) >= ENDS)
 
 
