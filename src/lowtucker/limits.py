@@ -28,11 +28,11 @@ UNSEEN = 0.66
 CLEAR, SMALL, LITTLE_MORE = 0.3, 0.1, 1.5
 # With fewer than PLENTY measurements per degree of freedom, the lowest residual must be reached by
 # so many starts, and by such a share of them: of 541 problems with 1.03 to 1.8, local minima with
-# estimates below FEW_ERROR were reached by at most 17 % of the starts; with MORE isotropic
-# measurements per degree of freedom (noise of unknown, and of given size) by at most 10 %
-AGAIN, AGAIN_SHARE, AGAIN_WITH_MORE, FEW_ERROR = 4, 0.2, 0.1, 0.3
-MORE, MORE_GIVEN = 1.5, 1.2
-# or the held-out residual of another fit be what cross-validation predicts, up to this factor
+# estimates below FEW_ERROR were reached by at most 17 % of the starts, but for one (90 %); with MORE
+# isotropic measurements per degree of freedom by at most 10 %
+AGAIN, AGAIN_SHARE, AGAIN_WITH_MORE, MORE, FEW_ERROR = 4, 0.2, 0.1, 1.5, 0.3
+# and, where the size of the noise is not given, the held-out residual of another fit be what
+# cross-validation predicts, up to this factor
 AGREES = 3.0
 # Residuals whose kurtosis exceeds that of normal noise by so many standard deviations, with such a
 # share of their squares beyond OUTLYING standard deviations, by the median, have outliers

@@ -25,7 +25,6 @@ from lowtucker.limits import (
     LARGEST,
     LITTLE_MORE,
     MORE,
-    MORE_GIVEN,
     NEAR_ESTIMATE,
     NEAR_ROUNDING,
     NEAR_STRUCTURE,
@@ -175,14 +174,19 @@ def _noise_by_agreement(case: Case) -> list[Finding]:
 
 
 def _agreement(case: Case) -> str:
-    """What confirms a fit of few measurements; nothing where nothing does."""
+    """What confirms a fit of few measurements; nothing where nothing does.
+
+    A residual as small as given noise leaves it needs several starts that agree, or another fit
+    that predicts held-out measurements; where the size of the noise is unknown, the latter.
+    """
     evidence = case.evidence
-    lowest, starts, _ = evidence.agreement
-    more = evidence.per_dof >= (MORE if case.fit.noise_std is None else MORE_GIVEN)
-    more = more and case.problem.A.traits.isotropic  # others have more local minima
-    if evidence.agreement.found_again(AGAIN_WITH_MORE if more else AGAIN_SHARE):
+    lowest, starts, confirmed = evidence.agreement
+    more = evidence.per_dof >= MORE and case.problem.A.traits.isotropic  # fewer local minima
+    again = evidence.agreement.found_again(AGAIN_WITH_MORE if more else AGAIN_SHARE)
+    if confirmed or (again and case.fit.noise_std is not None):
         return f"{lowest} of {starts} starts led to the same residual: noise."
-    if case.result.weights is None and evidence.accuracy.interval[1] <= FEW_ERROR and case.predicts:
+    small = evidence.accuracy.interval[1] <= FEW_ERROR
+    if case.result.weights is None and (again or small) and case.predicts:
         return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
     return ""
 

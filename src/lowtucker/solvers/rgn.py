@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
 from lowtucker._array.clock import mostly_used
 from lowtucker._array.random import Seed
-from lowtucker.limits import CLEAR, PLENTY, SMALL
+from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import gram_pays
@@ -272,12 +272,12 @@ def _same_again(ends: tuple[float, ...], plenty: bool) -> bool:
     """Whether the lowest end was found again so often that other starts are pointless.
 
     It is then what the measurements leave. With few measurements it is most often a local minimum
-    that is found again, unless most starts end there.
+    that is found again.
     """
     lowest = min(ends)
     same = sum(end <= SAME * lowest for end in ends)
     if not plenty:
-        return same >= 20 or (same >= 8 and 2 * same >= len(ends) and lowest <= SMALL)
+        return same >= 20
     return same >= 2 or (lowest <= CLEAR and sum(end <= FLOOR * lowest for end in ends) >= ENDS)
 
 
