@@ -28,8 +28,8 @@ UNSEEN = 0.66
 CLEAR, SMALL, LITTLE_MORE = 0.3, 0.1, 1.5
 # With fewer than PLENTY measurements per degree of freedom, the lowest residual must be reached by
 # so many starts, and by such a share of them: of 541 problems with 1.03 to 1.8, local minima with
-# estimates below FEW_ERROR were reached by at most 17 % of the starts, but for one (90 %); with MORE
-# isotropic measurements per degree of freedom by at most 10 %
+# estimates below FEW_ERROR were reached by at most 17 % of the starts, but for one (90 %); with
+# MORE isotropic measurements per degree of freedom by at most 10 %
 AGAIN, AGAIN_SHARE, AGAIN_WITH_MORE, MORE, FEW_ERROR = 4, 0.2, 0.1, 1.5, 0.3
 # and, where the size of the noise is not given, the held-out residual of another fit be what
 # cross-validation predicts, up to this factor

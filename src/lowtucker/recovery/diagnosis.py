@@ -315,10 +315,11 @@ def stuck(case: Case) -> list[Finding]:
     lowest, starts, _ = evidence.agreement
     numbers = {"starts": starts, "lowest": lowest, "per_dof": evidence.per_dof}
     if evidence.few:
-        text = (
-            f"There are too few measurements, {evidence.per_dof:.2g} per degree of freedom, and "
-            f"many local minima: {lowest} of {starts} starts led to this one."
-        )
+        text = f"There are too few measurements, {evidence.per_dof:.2g} per degree of freedom"
+        if evidence.agreement.found_again(AGAIN_SHARE):
+            text = f"{text}, to tell noise from a misfit."
+            return [Finding("few", text, numbers, Status.UNDERDETERMINED, changes=_more(case))]
+        text = f"{text}, and many local minima: {lowest} of {starts} starts led to this one."
         return [Finding("few", text, numbers, Status.LOCAL_MINIMUM, changes=_more(case))]
     if evidence.amplified or evidence.uneven:
         text = (
