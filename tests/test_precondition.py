@@ -224,3 +224,13 @@ def test_hubers_loss_is_left_alone():
     y = matrix @ X.ravel()
     y[::20] += 5 * np.abs(y).max()
     assert not found(recovered(matrix, y, loss="huber"))
+
+
+def test_noise_of_a_given_size_and_no_rank():
+    """The size of the noise belongs to fits of a rank; the look at the rows has none."""
+    matrix = np.logspace(0, 3, M)[:, None] * gaussian_rows()
+    clean = matrix @ truth(0).ravel()
+    std = 0.1 * float(np.std(clean))
+    result = lt.recover(matrix, clean + std * rng(1).standard_normal(M), shape=SHAPE, noise_std=std)
+    assert found(result)
+    assert np.isfinite(result.residual)

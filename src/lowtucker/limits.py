@@ -42,6 +42,8 @@ ALMOST_ALL = 0.9
 # Error by noise, in units of the cross-validated residual, above which the latter says nothing of
 # the error of X
 AMPLIFIED = 2.0
+# An excess that 80 % of all noise stays below, for residuals of which nothing else is known
+LIKE_NOISE = 2.5
 # Rows that count, in units of PLENTY, below which the residual is not asked for structure
 UNEVEN = 0.5
 

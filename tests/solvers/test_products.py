@@ -12,6 +12,7 @@ import lowtucker as lt
 from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
 from lowtucker.solvers.manifold import Level, Model, ProductModel
+from lowtucker.solvers.noise import FLIPS
 from steps import advanced, begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
@@ -139,7 +140,7 @@ def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
     assert (result.state.memory.attempt == 0) == (noise == 0.01)  # noise needs no other start
-    together = 16 if noise == 0.01 else 0  # 17 adjoints of a batch are one reading of a matrix
+    together = FLIPS if noise == 0.01 else 0  # all adjoints of a batch are one reading of a matrix
     # one forward tells the scale of A
     assert result.passes == A.forwards + A.adjoints - 1 - together
 

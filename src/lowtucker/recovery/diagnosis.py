@@ -23,6 +23,7 @@ from lowtucker.limits import (
     HOPELESS,
     KURTOSIS,
     LARGEST,
+    LIKE_NOISE,
     LITTLE_MORE,
     MORE,
     NEAR_ESTIMATE,
@@ -275,16 +276,17 @@ def approximated(case: Case) -> list[Finding]:
     evidence = case.evidence
     if case.result.status is Status.STALLED and not case.rank_settled:
         return _approximated_by_search(case)
-    if not _asks_for_noise(case) or evidence.few or evidence.uneven or evidence.amplified:
+    if not _asks_for_noise(case) or evidence.few or evidence.uneven:
         return []
     score, found = evidence.cross_validated, evidence.structure
     if not score < POOR_FIT or (case.known_score is None and _outlying(case, ALMOST_ALL)):
         return []
-    unstructured = found is not None and found.excess <= _limits_of_noise(case)[0]
+    doubtful = LIKE_NOISE if evidence.amplified else _limits_of_noise(case)[0]
+    unstructured = found is not None and found.excess <= doubtful
     if unstructured and case.result.residual <= SMALL:
         text = f"The residual, {case.result.residual:.2g}, is small and has no structure: noise."
         return [Finding("verdict", text, {"score": score}, Status.NOISE_FLOOR)]
-    if case.fit.solver != "auto":
+    if case.fit.solver != "auto" or evidence.amplified:
         return []
     text = (
         f"Held-out measurements are predicted to {score:.2g}; whether the residual is noise, or "

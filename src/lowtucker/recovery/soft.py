@@ -269,12 +269,13 @@ def weighted_by_error(made: Equivalent, fit: Fit) -> Equivalent:
     is unknown. Up to some 40 passes; none where there is no noise.
     """
     unknown = 1.0
+    quietly = replace(fit, callbacks=(), noise_std=None, X_true=None)
     made = made.expecting(unknown, LOWEST)
     for _ in range(ROUNDS if made.delta else 0):
         parts = Holdout.draw(made.problem, LARGEST, fit.seed)
         if parts is None or fit.time_is_up:
             break
-        found = replace(fit, callbacks=())(parts.train, None, solver=AMP(max_steps=FIRST))
+        found = quietly(parts.train, None, solver=AMP(max_steps=FIRST))
         now = made.unknown_share(parts.held, found.X)
         if now > unknown / 1.5:
             break

@@ -65,7 +65,8 @@ def _counting(problem: Problem) -> float:
     """Number of equations that count: fewer than all where some weights outweigh others."""
     if problem.weights is None:
         return float(problem.equations)
-    w = to_numpy(problem.weights) / float(problem.weights.max() or 1.0)
+    w = to_numpy(problem.weights)
+    w = w / (float(w.max()) or 1.0)
     return float(problem.equations * np.mean(w[w > 0]) ** 2 / np.mean(w[w > 0] ** 2))
 
 
