@@ -353,7 +353,10 @@ def _some_rows(problem: Problem, rank: Rank, fit: Fit) -> Problem:
     traits = problem.A.traits
     equivalent = traits.isotropic and traits.row_separable and fit.loss == "squared"
     few = math.ceil(ROWS_PER_DOF * degrees_of_freedom(problem.shape, rank))
-    return problem.block(slice(0, few)) if equivalent and few <= problem.m / 2 else problem
+    if not equivalent or few > problem.m / 2:
+        return problem
+    block = problem.block(slice(0, few))
+    return block if block.equations >= few / 2 else problem  # weights may leave its rows out
 
 
 def _close_call(rank: Rank, rivals: set[Rank]) -> tuple[Finding, ...]:
