@@ -31,9 +31,9 @@ CLEAR, SMALL, LITTLE_MORE = 0.3, 0.1, 1.5
 # estimates below FEW_ERROR were reached by at most 17 % of the starts, but for one (90 %); with
 # MORE isotropic measurements per degree of freedom by at most 10 %
 AGAIN, AGAIN_SHARE, AGAIN_WITH_MORE, MORE, FEW_ERROR = 4, 0.2, 0.1, 1.5, 0.3
-# and, where the size of the noise is not given, the held-out residual of another fit be what
-# cross-validation predicts, up to this factor
-AGREES = 3.0
+# or the held-out residual of another fit be what cross-validation predicts, up to this factor; with
+# less than MORE, and noise of unknown size, both, up to the second: a few measurements tell no more
+AGREES, AGREES_ROUGHLY = 3.0, 6.0
 # Residuals whose kurtosis exceeds that of normal noise by so many standard deviations, with such a
 # share of their squares beyond OUTLYING standard deviations, by the median, have outliers
 KURTOSIS, OUTLIERS, OUTLYING = 6.0, 0.25, 4.0

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lowtucker._array.clock import TimeUp
-from lowtucker.limits import AGREES
 from lowtucker.problem import Problem
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit
@@ -87,14 +86,14 @@ class Case:
         searches = [f.numbers.get("score") for f in self.result.findings if f.kind == "rank found"]
         return searches[-1] if searches else _score_of_another_fit(self)
 
-    @property
-    def predicts(self) -> bool:
+    def predicts(self, factor: float) -> bool:
         """Whether held-out measurements are predicted as well as cross-validation says.
 
-        A tensor that another fit does not find is a local minimum, or one of many that fit.
+        Up to a factor. A tensor that another fit does not find is a local minimum, or one of many
+        that fit.
         """
         expected = self.evidence.cross_validated
-        return self.score is not None and expected / AGREES <= self.score <= expected * AGREES
+        return self.score is not None and expected / factor <= self.score <= expected * factor
 
     @property
     def scored(self) -> float | None:

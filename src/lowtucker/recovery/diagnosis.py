@@ -17,6 +17,8 @@ from lowtucker._array import eps, size, to_numpy
 from lowtucker.limits import (
     AGAIN_SHARE,
     AGAIN_WITH_MORE,
+    AGREES,
+    AGREES_ROUGHLY,
     ALMOST_ALL,
     DOUBTFUL,
     FEW_ERROR,
@@ -177,17 +179,20 @@ def _noise_by_agreement(case: Case) -> list[Finding]:
 def _agreement(case: Case) -> str:
     """What confirms a fit of few measurements; nothing where nothing does.
 
-    A residual as small as given noise leaves it needs several starts that agree, or another fit
-    that predicts held-out measurements; where the size of the noise is unknown, the latter.
+    Several starts that agree, or another fit that predicts held-out measurements. Fewer than 1.5
+    measurements per degree of freedom, with noise of unknown size, need both.
     """
     evidence = case.evidence
     lowest, starts, confirmed = evidence.agreement
-    more = evidence.per_dof >= MORE and case.problem.A.traits.isotropic  # fewer local minima
-    again = evidence.agreement.found_again(AGAIN_WITH_MORE if more else AGAIN_SHARE)
-    if confirmed or (again and case.fit.noise_std is not None):
+    more = evidence.per_dof >= MORE
+    # isotropic rows have fewer local minima
+    easy = more and case.problem.A.traits.isotropic
+    again = evidence.agreement.found_again(AGAIN_WITH_MORE if easy else AGAIN_SHARE)
+    if confirmed or (again and (more or case.fit.noise_std is not None)):
         return f"{lowest} of {starts} starts led to the same residual: noise."
     small = evidence.accuracy.interval[1] <= FEW_ERROR
-    if case.result.weights is None and (again or small) and case.predicts:
+    factor = AGREES_ROUGHLY if again else AGREES
+    if case.result.weights is None and (again or small) and case.predicts(factor):
         return f"Held-out measurements were predicted to {case.score:.2g}, as noise leaves it."
     return ""
 
