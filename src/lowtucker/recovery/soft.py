@@ -42,6 +42,9 @@ POOR = 0.5
 FIRST, FINAL = 12, 24
 # A fit to all measurements whose noise is larger than that of the first fit by this is not kept
 WORSE = 2.0
+# nor is one that differs from it by more than so many held-out residuals: one of them is wrong, and
+# held-out measurements speak for the first
+APART = 3.0
 # Squared norm of the sum of the rows, 1 for rows without a mean, above which the mean is taken out.
 # Of 5700 matrices of i.i.d. rows, 20x64 to 300x1000, the largest had 2.4
 COMMON = 3.0
@@ -204,6 +207,8 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
         # with few measurements another run may lead elsewhere
         worse = not _noise_of(last) <= WORSE * _noise_of(first)
+        apart = float(to_numpy(relative_error(last.X, first.X.full())))
+        worse = worse or apart > APART * score
         if status in CUT_SHORT or worse:
             last = replace(last, X=first.X)
     X = last.X
