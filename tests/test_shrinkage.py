@@ -391,6 +391,7 @@ def test_a_callback_may_stop_it_and_a_checkpoint_resumes_it_bit_for_bit(short, t
     assert again.held_out == whole.held_out
 
 
+@pytest.mark.slow
 def test_hubers_loss_without_a_rank_is_robust_to_outliers():
     X = decaying()
     array, hidden = holes(X, 0.3)

@@ -353,6 +353,7 @@ def test_slowest_come_first():
 # The command
 
 
+@pytest.mark.slow
 def test_command_prints_tables_and_writes_rows(tmp_path):
     """In separate processes, as for a user."""
     file = tmp_path / "rows.csv"
