@@ -75,7 +75,7 @@ CASES: dict[str, Case] = {
     "APPROXIMATED": _spectrum_that_decays,
     "UNDERDETERMINED": lambda: _case(60, true_rank=(3, 3, 3), rank=(3, 3, 3)),
     "RANK_TOO_SMALL": lambda: _case(250, rank=(1, 1, 1)),
-    "LOCAL_MINIMUM": lambda: _case(90, rank=RANK, solver=lt.RGN(), seed=3),
+    "LOCAL_MINIMUM": lambda: _case(57, rank=RANK, max_epochs=60, seed=2),
     "STALLED": _solved,
     "MAX_EPOCHS": lambda: _case(250, rank=RANK, solver="tiht", max_epochs=15),
     "MAX_SECONDS": lambda: _case(250, rank=RANK, solver="tiht", max_seconds=0.1, callbacks=[_wait]),
