@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.recovery import precondition
+from lowtucker.recovery import hard, precondition
 from lowtucker.recovery.precondition import isotropic_rows
+from lowtucker.solvers import noise
 from lowtucker.solvers.amp import spread_of_rows
 
 SHAPE, RANK, M = (10, 10, 10), (2, 2, 2), 300
@@ -234,3 +235,19 @@ def test_noise_of_a_given_size_and_no_rank():
     result = lt.recover(matrix, clean + std * rng(1).standard_normal(M), shape=SHAPE, noise_std=std)
     assert found(result)
     assert np.isfinite(result.residual)
+
+
+@pytest.mark.parametrize("signal", [1.0, 0.0])
+def test_diagnosis_forms_no_large_tensor(monkeypatch, signal):
+    """Samples with noise, and noise alone: no adjoint and no random tensor is formed."""
+    for module in (precondition, hard, noise):
+        monkeypatch.setattr(module, "FULL", 1000)
+    shape = (20, 19, 18)
+    index = rng(0).integers(0, shape, (2000, 3))
+    values = lt.random_tucker(shape, (1, 1, 1), seed=0).entries(index)
+    values = signal * values + 0.05 * np.std(values) * rng(1).standard_normal(2000)
+    A = lt.entries(shape, index)
+    for name in ("_adjoint", "_forward"):
+        monkeypatch.setattr(type(A), name, lambda *_: pytest.fail("a tensor of the full size"))
+    result = lt.recover(A, values, (1, 1, 1), max_epochs=60)
+    assert result.success == (signal > 0)

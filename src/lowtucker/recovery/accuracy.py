@@ -58,7 +58,7 @@ class Accuracy:
         :math:`(\sum_i 1/\lambda_i)^2 / \sum_i 1/\lambda_i^2` with the eigenvalues of
         :math:`D^* W D`; twice that of a complex X, whose coordinates have two parts.
     spare : int
-        Equations beyond the degrees of freedom, counted alike; 0 where sigma is known otherwise.
+        Equations beyond the degrees of freedom, in the same units; 0 where sigma is given.
     margin : float
         Smallest eigenvalue in units of what rounding makes of zero: below 1, D has not full rank.
     share : float
@@ -149,7 +149,7 @@ def accuracy_of_block(problem: Problem, result: Result) -> Accuracy | None:
 def accuracy_unexamined(result: Result) -> Accuracy:
     """Accuracy of a fit to the tolerance whose design is too large to look at.
 
-    Plenty of measurements are taken to see errors in all directions alike.
+    Plenty of measurements are taken to see errors in all directions equally.
     """
     return Accuracy(float(result.residual), 0.0, 0.0, 1.0, 0, math.inf, math.nan)
 

@@ -110,7 +110,7 @@ class Evidence:
                 return True
         return found is not None and found.effective < UNEVEN * plenty
 
-    @property
+    @cached_property
     def cross_validated(self) -> float:
         r"""Relative residual to expect of held-out measurements: that of all, over 1 - dof/m.
 

@@ -25,6 +25,7 @@ from lowtucker.solvers import RGN
 from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import dot
+from lowtucker.solvers.noise import FULL
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -104,10 +105,10 @@ def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
     lost = (Status.LOCAL_MINIMUM, Status.UNDERDETERMINED)
     if not fit.thorough or fit.solver != "auto" or result.status not in lost or fit.time_is_up:
         return result
-    if (
-        not isinstance(result.X, TuckerTensor)
-        or not spread_of_rows(problem, as_seed(fit.seed)) < EVEN
-    ):
+    if not isinstance(result.X, TuckerTensor):
+        return result
+    # the spread needs tensors of the full size
+    if size(problem.shape) <= FULL and not spread_of_rows(problem, as_seed(fit.seed)) < EVEN:
         return result
     factor = min(_by_norm(problem, result, fit), _by_held_out(problem, result, fit))
     if factor >= 1:
@@ -124,12 +125,18 @@ def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
 def _by_norm(problem: Problem, result: Result, fit: Fit) -> float:
     r"""Factor for X + E with a large error E that has nothing to do with X.
 
-    :math:`\|X\|^2` is about :math:`N \|y\|^2 / \|A\|_F^2`, where rows have no preference. A
-    random tensor gives the norm of A.
+    :math:`\|X\|^2` is about :math:`N \|y\|^2 / \|A\|_F^2`, where rows have no preference. The
+    norm of A is that of its rows, where these are at hand, or else a random tensor gives it; no
+    such tensor of more than 10^7 entries is formed.
     """
-    draws = generator(as_seed(fit.seed), Stream.PROBE).standard_normal(problem.shape)
-    probe = like(draws, result.X.core, result.X.core.dtype)
-    gain = float(problem.weighted_norm(problem.A.forward(probe)))
+    if problem.A.traits.has_fast_row_norms:
+        gain = float(problem.weighted_norm(problem.A.row_norms()))
+    elif size(problem.shape) <= FULL:
+        draws = generator(as_seed(fit.seed), Stream.PROBE).standard_normal(problem.shape)
+        probe = like(draws, result.X.core, result.X.core.dtype)
+        gain = float(problem.weighted_norm(problem.A.forward(probe)))
+    else:
+        return 1.0
     found = float(result.X.norm())
     expected = float(problem.y_norm) * size(problem.shape) ** 0.5 / gain if gain else found
     if not expected:

@@ -20,6 +20,7 @@ from lowtucker.run.result import Result
 from lowtucker.solvers import RGN, Solver
 from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
+from lowtucker.solvers.noise import FULL
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -273,7 +274,8 @@ def isotropic_rows(
 
     Only NumPy matrices of up to :math:`m N \min(m, N) = 10^{10}` are decomposed; sparse, stored and
     distributed matrices, functions and structured operators are not, but their rows are scaled
-    where row norms are at hand.
+    where row norms are at hand. Nothing is done for tensors of more than 10^7 entries: adjoints of
+    random vectors tell how rows differ, and are formed in full.
 
     Notes
     -----
@@ -281,6 +283,8 @@ def isotropic_rows(
     :math:`4 m N \min(m, N)` flops, and two copies of the matrix in double precision.
     """
     m, N = problem.m, size(problem.shape)
+    if N > FULL:
+        return None
     rows = problem.A.rows_in_memory() if m * N * min(m, N) <= COSTLY else None
     if rows is None and not problem.A.traits.has_fast_row_norms:
         return None

@@ -57,7 +57,7 @@ QUANTILES = (0.01, 0.5, 0.99)
 # A stated rate is exceeded where so many wrong claims, or more, would be this unlikely
 UNLIKELY = 1e-3
 # Kinds of operators: all, and those whose rows are drawn independently from one distribution
-ALL, ALIKE = tuple(OPERATORS), ("gaussian", "rank_one", "entries", "dct", "dct signs")
+ALL, ISOTROPIC = tuple(OPERATORS), ("gaussian", "rank_one", "entries", "dct", "dct signs")
 # Small tensors, of which few measurements have many local minima
 SMALL = ((5, 5, 6), (4, 4, 4), (6, 5, 4, 3), (7, 6, 5), (8, 8))
 # Measurements per degree of freedom: any number, few, enough to tell, for estimates, for ranks
@@ -268,7 +268,7 @@ def _called(found: Outliers) -> bool:
 
 def uneven(rng: Rng) -> list[Outcome | None]:
     """Rows drawn from one distribution: of similar norms; or rank-one ones, of different norms."""
-    kind = str(rng.choice(ALIKE))
+    kind = str(rng.choice(ISOTROPIC))
     case = draw_case(rng, (kind,), PLENTY)
     evidence = case.evidence(case.left(noisy(rng, case.clean, LEVEL)[0]))
     rows = _structure(evidence).effective / (limits.PLENTY * case.X.degrees_of_freedom)
@@ -313,7 +313,7 @@ def _margins(rng: Rng, A: MeasurementOperator, rank: tuple[int, ...]) -> list[fl
 
 def few(rng: Rng) -> list[Outcome | None]:
     """``recover`` from few measurements, with the right rank and noise of unknown size or none."""
-    shape, kind = SMALL[int(rng.integers(len(SMALL)))], str(rng.choice(ALIKE))
+    shape, kind = SMALL[int(rng.integers(len(SMALL)))], str(rng.choice(ISOTROPIC))
     m = math.inf
     while m > math.prod(shape):
         rank = draw_rank(rng, shape)
