@@ -28,8 +28,8 @@ class Case:
 
     Attributes
     ----------
-    problem : Problem
-        With the weights of the last fit.
+    evidence : Evidence
+        What the measurements say of X; of its problem, with the weights of the last fit.
     result : Result
         With the findings so far.
     fit : Fit
@@ -41,16 +41,16 @@ class Case:
         Held-out residual of a fit of this rank, where there was one.
     """
 
-    problem: Problem
+    evidence: Evidence
     result: Result
     fit: Fit
     rank_settled: bool = True
     known_score: float | None = None
 
-    @cached_property
-    def evidence(self) -> Evidence:
-        """What the measurements say of X."""
-        return Evidence(self.problem, self.result, self.fit.seed)
+    @property
+    def problem(self) -> Problem:
+        """The problem, with the weights of the last fit."""
+        return self.evidence.problem
 
     def checked(self, checks: Mapping[Check, str]) -> Case:
         """Case with the findings of checks, in their order.
@@ -70,9 +70,7 @@ class Case:
     def now(self, result: Result) -> Case:
         """Case with another verdict on the same tensor; the evidence is kept."""
         case = replace(self, result=result)
-        if result.X is self.result.X:
-            kept = {k: v for k, v in self.__dict__.items() if k in ("evidence", "score")}
-            case.__dict__.update(kept)
+        case.__dict__.update({k: v for k, v in self.__dict__.items() if k == "score"})
         return case
 
     @cached_property

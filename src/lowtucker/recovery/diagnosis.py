@@ -40,9 +40,9 @@ from lowtucker.limits import (
     STRUCTURE,
     VISIBLE,
 )
-from lowtucker.problem import Problem
 from lowtucker.recovery.case import Case, Check
 from lowtucker.recovery.estimate import with_estimate
+from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
 from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
@@ -52,16 +52,13 @@ from lowtucker.status import UNDETERMINED, Finding, Status
 __all__ = ["concluded", "examined", "larger_rank_of"]
 
 
-def examined(
-    problem: Problem, result: Result, fit: Fit, rank_settled: bool, score: float | None = None
-) -> Case:
+def examined(evidence: Evidence, fit: Fit, rank_settled: bool, score: float | None = None) -> Case:
     """Check a fit for noise, and its rank against larger ones.
 
     ``score`` is the held-out residual of a fit of the same rank, where there was one.
     """
-    if result.weights is not None:
-        problem = Problem(problem.A, problem.y, result.weights)
-    return Case(problem, result, fit, rank_settled, score).checked(CHECKS_OF_THE_FIT)
+    case = Case(evidence, evidence.result, fit, rank_settled, score)
+    return case.checked(CHECKS_OF_THE_FIT)
 
 
 def concluded(case: Case) -> Result:

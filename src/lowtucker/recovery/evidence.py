@@ -83,6 +83,13 @@ class Evidence:
     result: Result
     seed: Seed
 
+    @classmethod
+    def of(cls, problem: Problem, result: Result, seed: Seed) -> Evidence:
+        """Evidence on a result of a problem, with the weights that a loss chose."""
+        if result.weights is not None:
+            problem = Problem(problem.A, problem.y, result.weights)
+        return cls(problem, result, seed)
+
     @property
     def is_tucker(self) -> bool:
         """Whether X has a Tucker rank and a tangent space; other formats have neither."""

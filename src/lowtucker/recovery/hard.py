@@ -72,14 +72,14 @@ def recovered(
         if problem.batch_shape:
             return result
         result = preconditioned(problem, given, fit, result) or result
-        result = finished(problem, result, fit, label)
-        result = concluded(examined(problem, result, fit, True, score))
+        case = examined(finished(problem, result, fit, label), fit, True, score)
+        result = concluded(case)
         return no_worse_than_zero(problem, result, fit)
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
     limit = search.limit(problem.shape)
-    case = examined(problem, finished(problem, result, fit), fit, settled)
+    case = examined(finished(problem, result, fit), fit, settled)
     for _ in range(RETRIES):
         larger = larger_rank_of(case)
         if (
@@ -91,7 +91,7 @@ def recovered(
         better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
         earlier = tuple(replace(f, status=None) for f in case.result.findings)
         result = replace(better, findings=(*earlier, *better.findings))
-        case = examined(case.problem, finished(case.problem, result, fit), fit, settled)
+        case = examined(finished(case.problem, result, fit), fit, settled)
     return no_worse_than_zero(problem, concluded(case), fit)
 
 
@@ -167,37 +167,38 @@ def _error(X: TuckerTensor, X_true: Any) -> float | None:
     return None if X_true is None else float(to_numpy(relative_error(X, X_true)))
 
 
-def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Result:
-    """Result of "auto" after the last Gauss-Newton steps, where they still change X by much.
+def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Evidence:
+    """Evidence on a result of "auto" after the last Gauss-Newton steps, if they change X by much.
 
     A run that ends at the noise floor, or at tol where the measurements are ill-conditioned, is not
     yet at the minimum. The status stays. A few passes where there is something to do.
     """
+    evidence = Evidence.of(problem, result, fit.seed)
     worth = (Status.CONVERGED, Status.NOISE_FLOOR, Status.STALLED)
     if fit.solver != "auto" or result.status not in worth or fit.time_is_up:
-        return result
-    if not isinstance(result.X, TuckerTensor) or result.degrees_of_freedom >= problem.equations:
-        return result
-    weighted = problem
-    if result.weights is not None:
-        weighted = Problem(problem.A, problem.y, result.weights)
+        return evidence
+    if not evidence.is_tucker or result.degrees_of_freedom >= problem.equations:
+        return evidence
     try:
         with fit.clock.watched():
-            accuracy = Evidence(weighted, result, fit.seed).accuracy
+            accuracy = evidence.accuracy
     except (TimeUp, np.linalg.LinAlgError):
-        return result
+        return evidence
     exact = result.status is Status.CONVERGED
     enough = FAR * fit.tol if exact else UNFINISHED * accuracy.noise
     if not accuracy.determined or accuracy.step <= enough:
-        return result
+        return evidence
     tol = max(100 * eps(problem.y), fit.tol * 1e-6) if exact else fit.tol
     last = replace(fit, loss="squared", noise_std=None, tol=tol)
     label = f"{label} last steps".strip()
-    again = last(weighted, result.rank, start=result.X, solver=RGN(), before=result, label=label)
+    again = last(
+        evidence.problem, result.rank, start=result.X, solver=RGN(), before=result, label=label
+    )
     if not again.residual <= result.residual or again.status in OVER:
-        return result
+        return evidence
     status = Status.CONVERGED if again.residual <= fit.tol else result.status
-    return replace(again, status=status, weights=result.weights, findings=result.findings)
+    kept = replace(again, status=status, weights=result.weights, findings=result.findings)
+    return Evidence.of(problem, kept, fit.seed)
 
 
 def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Result:

@@ -8,6 +8,7 @@ from lowtucker._array import eps
 from lowtucker._array.random import as_seed
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
+from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
 from lowtucker.recovery.holdout import by_held_out
@@ -129,7 +130,7 @@ def _exact(problem: Problem, fit: Fit, soft: Soft) -> Result:
         return _kept(soft, hard, Status.INTERRUPTED)
     if hard.status is not Status.CONVERGED:
         return _kept(soft, hard)
-    hard = concluded(examined(problem, hard, quietly, settled))
+    hard = concluded(examined(Evidence.of(problem, hard, fit.seed), quietly, settled))
     return _after(soft.result, hard) if hard.success else _kept(soft, hard)
 
 
