@@ -243,6 +243,16 @@ class Problem:
         y = xp.take(self.y, index, axis=0)
         return Problem(self.A.select(trials), y, weights, _trusted=True)
 
+    def trial(self, k: int) -> Problem:
+        """Problem k of a batch, without the leading axis; a single problem stays."""
+        if not self.batch_shape:
+            return self
+        A, w = self.A.trial(k), self.weights
+        w = w if w is None or w.ndim == 1 else w[k, ...]
+        # the rows of a batch of unequal blocks are padded
+        y, w = self.y[k, : A.m], None if w is None else w[: A.m]
+        return Problem(A, y, w, _trusted=True, _known_dtype=self.__dict__.get("tensor_dtype"))
+
     @cached_property
     def as_entries(self) -> Problem | None:
         """The same problem with plain sampled entries; None unless every row is one, scaled."""

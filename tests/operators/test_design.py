@@ -110,10 +110,10 @@ def test_fast_tangents_are_declared(rng):
     np.testing.assert_allclose(slow.tangent(T).dense(), A.tangent(T).dense(), atol=1e-12)
 
 
-def test_a_batch_and_another_shape_are_refused(rng):
+def test_too_few_spaces_and_another_shape_are_refused(rng):
     _, T = make(rng)
     batch = lt.gaussian(SHAPE, M, seed=0, trials=2)
-    with pytest.raises(ValueError, match=r"DenseOperator\.tangent takes one operator, not a batch"):
+    with pytest.raises(ValueError, match=r"T must be a batch of \(2,\) tangent spaces.*got \(\)"):
         batch.tangent(T)
     with pytest.raises(ValueError, match=r"DenseOperator\.tangent expects X of shape .*4, 3, 6\)"):
         lt.gaussian((4, 3, 6), M, seed=0).tangent(T)

@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtucker as lt
+from lowtucker.tensor import tangent
 from lowtucker.tensor.tangent import Complement
 
 fixed = settings(derandomize=True, max_examples=40, deadline=None, database=None)
@@ -396,9 +397,38 @@ def test_large_space_takes_little_memory():
 # arguments
 
 
-def test_batch_is_rejected():
-    with pytest.raises(ValueError, match=r"X must be a single tensor, got a batch of \(3,\)\. "):
-        lt.TangentSpace(lt.random_tucker((4, 3, 5), (2, 2, 2), seed=0, trials=3))
+def test_batch_of_two_axes_is_rejected():
+    X = lt.random_tucker((4, 3, 5), (2, 2, 2), seed=0, trials=6)
+    two = X._map(lambda x: x.reshape(2, 3, *x.shape[1:]))
+    with pytest.raises(ValueError, match=r"X must be .* one leading axis, got \(2, 3\)\."):
+        lt.TangentSpace(two)
+
+
+@pytest.mark.parametrize("dtype", [float, complex])
+@pytest.mark.parametrize(
+    ("shape", "rank"),
+    [((6,), (1,)), ((6, 7), (2, 2)), ((5, 5, 6), (1, 2, 2)), ((4, 5, 3, 6), (2, 3, 2, 2)),
+     ((4, 3, 5), (4, 2, 2))],
+)  # fmt: skip
+@pytest.mark.parametrize("cache", [1 << 20, 1 << 9])
+def test_batch_is_its_spaces(shape, rank, dtype, cache, rng, monkeypatch):
+    """The same rows for all spaces, others for each, tensors, retraction; tiles of any size."""
+    monkeypatch.setattr(tangent, "CACHE_BYTES", cache)
+    X = lt.random_tucker(shape, rank, seed=3, trials=3, dtype=np.dtype(dtype))
+    T = lt.TangentSpace(X)
+    shared, own = numbers(rng, (7, *shape), dtype), numbers(rng, (3, 7, *shape), dtype)
+    c = numbers(rng, (3, T.dof), dtype)
+    moved, step = T.retract(c), T.tensor(c)
+    for k in range(3):
+        one = lt.TangentSpace(X.trial(k))
+        for space in (one, T.take(k), T.take([2, k]).take(1)):
+            close(T.rows_coordinates(shared)[k], space.rows_coordinates(shared))
+            close(T.rows_coordinates(own)[k], space.rows_coordinates(own[k]))
+            close(T.coordinates(own[:, 0])[k], space.coordinates(own[k, 0]))
+            close(T.coordinates(step)[k], c[k])
+            close(T.here[k], space.here)
+            close(moved.trial(k).full(), space.retract(c[k]).full())
+            close(step.trial(k).full(), space.full(c[k]))
 
 
 def test_repr():
@@ -418,7 +448,7 @@ def test_tensors_of_another_shape_are_rejected(shape):
 def test_batch_of_tucker_tensors_is_rejected_but_its_full_tensors_are_accepted():
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
     Z = lt.random_tucker((4, 5, 3), (2, 2, 2), seed=1, trials=3)
-    with pytest.raises(ValueError, match=r"got \(3, 4, 5, 3\)\. Give a single TuckerTensor"):
+    with pytest.raises(ValueError, match=r"got \(3, 4, 5, 3\)\. Give one tensor for each"):
         T.coordinates(Z)
     got = T.coordinates(Z.full())
     for k in range(3):
@@ -428,7 +458,7 @@ def test_batch_of_tucker_tensors_is_rejected_but_its_full_tensors_are_accepted()
 @pytest.mark.parametrize("more", [-1, 1])
 def test_vectors_of_another_length_are_rejected(more):
     T = lt.TangentSpace(tucker((4, 5, 3), (2, 2, 2)))
-    message = rf"c must have {T.dof} coordinates, got shape \({T.dof + more},\)"
+    message = rf"c must have shape \({T.dof},\), one .* got \({T.dof + more},\)"
     with pytest.raises(ValueError, match=message):
         T.tensor(np.zeros(T.dof + more))
 

@@ -45,6 +45,7 @@ class Penalty(MeasurementOperator):
         isotropic=False,
         supports_batch=True,
         has_fast_row_norms=True,
+        has_batch_tangent=True,
     )
 
     def __init__(self, shape: tuple[int, ...], alpha: float) -> None:
@@ -82,8 +83,8 @@ class PenaltyDesign(TangentDesign):
         if weights is not None:
             return super().normal_equations(y, weights)
         residual = y - self.A.forward(self.T.X)
-        gram = self.A.alpha * np.eye(self.T.dof)
-        return NormalEquations(gram, self.rmatvec(residual), residual)
+        unit = np.broadcast_to(np.eye(self.T.dof), (*self.T.batch_shape, *[self.T.dof] * 2))
+        return NormalEquations(self.A.alpha * unit, self.rmatvec(residual), residual)
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Return the residual r and D^* W r."""

@@ -37,7 +37,7 @@ from lowtucker.operators.arguments import (
     common_batch,
     refuse_rows_per_problem,
 )
-from lowtucker.operators.design import TangentDesign
+from lowtucker.operators.design import DesignOfEach, TangentDesign
 from lowtucker.operators.traits import Traits
 from lowtucker.status import Finding
 from lowtucker.tensor.decompose import hooi, hosvd
@@ -367,7 +367,14 @@ class MeasurementOperator(ABC):
         """Batch of some of the problems of a batch, without a copy; a single operator stays."""
         return self._select(trials) if self.batch_shape else self
 
+    def trial(self, k: int) -> MeasurementOperator:
+        """Operator k of a batch; a single operator stays."""
+        return self._trial(k) if self.batch_shape else self
+
     # Hooks of batches only, which have a batch_shape of their own
+    def _trial(self, k: int) -> MeasurementOperator:
+        raise NotImplementedError(f"{type(self).__name__} is a batch, but cannot select a problem.")
+
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         raise NotImplementedError(f"{type(self).__name__} is a batch, but cannot select problems.")
 
@@ -414,18 +421,22 @@ class MeasurementOperator(ABC):
         Parameters
         ----------
         T : TangentSpace
+            One, or a batch of them: then a batch of designs. A batch of operators needs one for
+            each.
         """
         check_time()
-        if self.batch_shape:
-            raise ValueError(
-                f"{type(self).__name__}.tangent takes one operator, not a batch. "
-                "Make a tangent design for each problem."
-            )
         if not isinstance(T, TangentSpace):
             raise TypeError(
                 f"T must be a TangentSpace, got {type(T).__name__}. Try lowtucker.TangentSpace(X)."
             )
-        self._check(T.X.shape, (), self.shape, "tangent", "X")
+        self._check(T.X.shape, T.batch_shape, self.shape, "tangent", "X")
+        if T.batch_shape != self.batch_shape and self.batch_shape:
+            raise ValueError(
+                f"T must be a batch of {self.batch_shape} tangent spaces, one for each problem of "
+                f"the batch {type(self).__name__}, got {T.batch_shape}."
+            )
+        if T.batch_shape and not self.traits.has_batch_tangent:
+            return DesignOfEach(self, T)
         return self._tangent(T)
 
     def spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:

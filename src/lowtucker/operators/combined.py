@@ -73,6 +73,7 @@ class StackedOperator(MeasurementOperator):
             or any(one.forms_full_tensor for one in every),
             supports_batch=True,
             has_fast_row_norms=all(one.has_fast_row_norms for one in every),
+            has_batch_tangent=all(one.has_batch_tangent for one in every),
         )
 
     @property
@@ -246,7 +247,8 @@ class StackedDesign(TangentDesign):
             return residual, self.rmatvec(residual if weights is None else weights * residual)
         residuals, gradients = [], []
         for design, rows in zip(self.designs, self.A._places(), strict=True):
-            residual, gradient = design.misfit(y[rows], None if weights is None else weights[rows])
+            w = None if weights is None else weights[..., rows]
+            residual, gradient = design.misfit(y[..., rows], w)
             residuals.append(residual)
             gradients.append(gradient)
         return self.A._joined(residuals), as_tensor(sum(gradients), self.A.dtype)
@@ -257,8 +259,8 @@ class StackedDesign(TangentDesign):
             return super().normal_equations(y, weights)
         grams, gradients, residuals = [], [], []
         for design, rows in zip(self.designs, self.A._places(), strict=True):
-            w = None if weights is None else weights[rows]
-            gram, gradient, residual = design.normal_equations(y[rows], w)
+            w = None if weights is None else weights[..., rows]
+            gram, gradient, residual = design.normal_equations(y[..., rows], w)
             grams.append(gram)
             gradients.append(gradient)
             residuals.append(residual)

@@ -61,7 +61,11 @@ class DaskOperator(MeasurementOperator):
     """
 
     traits = Traits(
-        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+        row_separable=True,
+        has_fast_tangent=True,
+        supports_batch=True,
+        has_fast_row_norms=True,
+        has_batch_tangent=True,
     )
     # Wrapper of the operator of every piece, which may have another scale
     wrap: Wrap | None = None
@@ -243,7 +247,7 @@ class DaskDesign(TangentDesign):
     def rows(self) -> Iterator[tuple[slice, Array]]:
         """D, all of it: m dof numbers travel."""
         blocks = self.A._ask(_design_rows, [], self.T, total=False)
-        yield slice(0, self.A.m), self.A._joined(blocks).T
+        yield slice(0, self.A.m), np.swapaxes(self.A._joined(blocks), -1, -2)
 
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
         """D^* W D and D^* W r: dof^2 numbers from each group of chunks, summed on the workers."""
@@ -342,7 +346,7 @@ def _equations(
 
 
 def _design_rows(block: MeasurementOperator, T: TangentSpace) -> Array:
-    return block.tangent(T).dense().T
+    return np.swapaxes(block.tangent(T).dense(), -1, -2)
 
 
 def _row_norms(block: MeasurementOperator) -> Array:

@@ -51,6 +51,15 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         """The vector itself."""
         return np.asarray(self._fetch(), dtype=self.dtype)
 
+    def take(self, which: Any) -> Deferred:
+        """Return some problems of a batch, by position; their numbers are still elsewhere."""
+        weights = self.weights
+        if weights is not None and weights.ndim > 1:
+            weights = weights[which]
+        norm = np.asarray(self.norm)[which]
+        shape = (*norm.shape, self.shape[-1])
+        return Deferred(shape, self.dtype, norm, weights, lambda: self.numbers[which])
+
     def __len__(self) -> int:
         return self.shape[0]
 

@@ -87,7 +87,11 @@ class DenseOperator(MatrixOperator):
     """
 
     traits = Traits(
-        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+        row_separable=True,
+        has_fast_tangent=True,
+        supports_batch=True,
+        has_fast_row_norms=True,
+        has_batch_tangent=True,
     )
 
     def __init__(
@@ -179,6 +183,9 @@ class DenseOperator(MatrixOperator):
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return BatchedBlocks([self._item(k) for k in trials], self, (len(trials),))
 
+    def _trial(self, k: int) -> MeasurementOperator:
+        return self._like_this(self._item(k))
+
     def _item(self, k: int) -> Array:
         """Matrix of one problem, as a view."""
         if len(self.batch_shape) == 1:
@@ -260,7 +267,7 @@ class BatchedBlocks(MeasurementOperator):
         Which rows measure, if the ``matrices`` are padded with zeros already.
     """
 
-    traits = Traits(row_separable=True, supports_batch=True, has_fast_row_norms=True)
+    traits = DenseOperator.traits
 
     def __init__(
         self,
@@ -334,8 +341,17 @@ class BatchedBlocks(MeasurementOperator):
                 tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
         return residual, gradient
 
+    def _tangent(self, T: TangentSpace) -> TangentDesign:
+        return GatheredDesign(self, T)
+
+    def _unvec(self, x: Array) -> Array:
+        return self.one._unvec(x)
+
     def _row_norms(self) -> Array:
         return self._joined([b._row_norms() for b in self._blocks()])
+
+    def _trial(self, k: int) -> MeasurementOperator:
+        return self.one._like_this(self.matrices[k])
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         measured = None if self.measured is None else self.measured[list(trials)]
@@ -351,13 +367,10 @@ class BatchedBlocks(MeasurementOperator):
             pairs = zip(self.matrices, each, strict=True)
             return BatchedBlocks([_take(A, r) for A, r in pairs], self.one, self.batch_shape)
         # blocks of different length are gathered with their padding
-        blocks = [_take(self._padded(A), r) for A, r in zip(self.matrices, each, strict=True)]
+        pairs = zip(self.matrices, each, strict=True)
+        blocks = [_take(_lengthened(A, self.m), r) for A, r in pairs]
         measured = pad_and_stack([self.measured[k][r] for k, r in enumerate(each)])
         return BatchedBlocks(blocks, self.one, self.batch_shape, measured)
-
-    def _padded(self, A: Array) -> Array:
-        zeros = like(np.zeros((self.m - A.shape[0], A.shape[1])), A, A.dtype)
-        return namespace(A).concat([A, zeros], axis=0)
 
     def _flat(self, x: Array, core_ndim: int) -> Array:
         xp = namespace(x)
@@ -372,6 +385,25 @@ class BatchedBlocks(MeasurementOperator):
             zeros = like(np.zeros((len(parts), missing)), joined, joined.dtype)
             joined = xp.concat([joined, zeros], axis=-1)
         return xp.reshape(joined, (*self.batch_shape, self.m))
+
+
+class GatheredDesign(DenseDesign):
+    """Designs of a batch of blocks, whose rows are gathered tile by tile."""
+
+    A: BatchedBlocks
+
+    def _tile(self, rows: slice) -> Array:
+        parts = [matrix[rows, :] for matrix in self.A.matrices]
+        if self.A.measured is not None:
+            height = min(rows.stop, self.A.m) - rows.start
+            parts = [_lengthened(part, height) for part in parts]
+        return namespace(parts[0]).stack(parts)
+
+
+def _lengthened(matrix: Array, height: int) -> Array:
+    """Matrix with rows of zeros below, which measure nothing."""
+    zeros = like(np.zeros((height - matrix.shape[0], matrix.shape[1])), matrix, matrix.dtype)
+    return namespace(matrix).concat([matrix, zeros], axis=0)
 
 
 def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ...], Order]:

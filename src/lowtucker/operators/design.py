@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace, size
@@ -12,7 +12,7 @@ from lowtucker.tensor.tangent import TangentSpace
 if TYPE_CHECKING:
     from lowtucker.operators.base import MeasurementOperator
 
-__all__ = ["DenseDesign", "NormalEquations", "TangentDesign"]
+__all__ = ["DenseDesign", "DesignOfEach", "NormalEquations", "TangentDesign"]
 
 
 class NormalEquations(NamedTuple):
@@ -20,17 +20,21 @@ class NormalEquations(NamedTuple):
 
     Attributes
     ----------
-    gram : array, shape (dof, dof)
+    gram : array, shape (*batch, dof, dof)
         D^* W D.
-    gradient : array, shape (dof,)
+    gradient : array, shape (*batch, dof)
         D^* W r, the steepest descent in coordinates.
-    residual : array, shape (m,)
+    residual : array, shape (*batch, m)
         r = y - A(X).
     """
 
     gram: Array
     gradient: Array
     residual: Array
+
+    def map(self, function: Callable[..., Array], *others: NormalEquations) -> NormalEquations:
+        """Apply a function to each array, together with those of others."""
+        return NormalEquations(*(function(*arrays) for arrays in zip(self, *others, strict=True)))
 
 
 class TangentDesign:
@@ -39,6 +43,9 @@ class TangentDesign:
     For a tangent vector of coordinates c, :math:`\mathcal{A}(\xi) = D c`; X itself is tangent at
     X, so :math:`\mathcal{A}(X) = D c(X)`. This class works for any operator, by forwards and
     adjoints; operators with access to their rows have faster ones (``_tangent``).
+
+    A batch of tangent spaces has a batch of designs, whose vectors and matrices have a leading
+    axis: of one operator, which is read once for all, or of a batch with one operator for each.
 
     Parameters
     ----------
@@ -99,33 +106,90 @@ class TangentDesign:
     def dense(self) -> Array:
         """Return D as an array (m, dof). Memory: m dof numbers."""
         parts = [block for _, block in self.rows()]
-        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=-2)
 
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
         """Sum D^* W D and D^* W r over blocks of rows, r = y - A(X). One pass, dof^2 numbers."""
         xp = namespace(y)
-        here, real = self.T.here, not is_complex(self.T.X.core)
+        here, real = self.T.here[..., None], not is_complex(self.T.X.core)
         gram = gradient = None
         residuals = []
         for rows, D in self.rows():
             check_time()
-            r = y[rows] - xp.matmul(D, here)
+            r = y[..., rows] - xp.matmul(D, here)[..., 0]
             residuals.append(r)
-            weighted = D if weights is None else weights[rows][:, None] * D
-            left, right = xp.matmul(adjoint(D), weighted), xp.matmul(adjoint(weighted), r)
+            weighted = D if weights is None else weights[..., rows, None] * D
+            left = xp.matmul(adjoint(D), weighted)
+            right = xp.matmul(adjoint(weighted), r[..., None])[..., 0]
             if real and is_complex(right):  # real tensors from complex measurements
                 left, right = xp.real(left), xp.real(right)
             gram = left if gram is None else gram + left
             gradient = right if gradient is None else gradient + right
-        return NormalEquations(gram, gradient, xp.concat(residuals))
+        return NormalEquations(gram, gradient, xp.concat(residuals, axis=-1))
+
+
+class DesignOfEach(TangentDesign):
+    """Designs of the spaces of a batch, one after the other: rows are read for each.
+
+    Parameters
+    ----------
+    A : MeasurementOperator
+        One operator, or a batch with one for each space.
+    T : TangentSpace
+        A batch.
+    """
+
+    def __init__(self, A: MeasurementOperator, T: TangentSpace) -> None:
+        super().__init__(A, T)
+        self.designs = [A.trial(k)._tangent(T.take(k)) for k in range(T.batch_shape[0])]
+
+    def _each(self, method: str, *arrays: Array | None) -> list[Any]:
+        """Call a method of all designs, with what is theirs of the arrays; one for all may be."""
+        found = []
+        for k, design in enumerate(self.designs):
+            given = [x if x is None or x.ndim < 2 else x[k, ...] for x in arrays]
+            found.append(getattr(design, method)(*given))
+        return found
+
+    def matvec(self, c: Array) -> Array:
+        """Return D c."""
+        return namespace(c).stack(self._each("matvec", c))
+
+    def measured(self, c: Array, weights: Array | None = None) -> Array:
+        """Return D c up to its sign."""
+        return _stacked(self._each("measured", c, weights))
+
+    def rmatvec(self, r: Array) -> Array:
+        """Return D^* r."""
+        return namespace(r).stack(self._each("rmatvec", r))
+
+    def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
+        """Residual and D^* W r."""
+        residuals, gradients = zip(*self._each("misfit", y, weights), strict=True)
+        return _stacked(residuals), namespace(*gradients).stack(gradients)
+
+    def rows(self) -> Iterator[tuple[slice, Array]]:
+        """D in blocks of rows."""
+        for blocks in zip(*(design.rows() for design in self.designs), strict=True):
+            every = [D for _, D in blocks]
+            yield blocks[0][0], namespace(every[0]).stack(every)
+
+    def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
+        """D^* W D, D^* W r and r."""
+        first, *others = self._each("normal_equations", y, weights)
+        return first.map(lambda *arrays: _stacked(arrays), *others)
+
+
+def _stacked(arrays: Sequence[Array]) -> Array:
+    return namespace(*arrays).stack(arrays)
 
 
 # Numbers of tangent vectors that are formed together
 FORMED = 10**7
 # Bytes of a matrix that become rows of D at a time: more than that is never copied
 TILE_BYTES = 1 << 24
-# Rows of D that are kept together
-CHUNK = 512
+# Rows of D that are kept together, and the fewest in a batch
+CHUNK, SHORTEST = 512, 64
 
 
 class DenseDesign(TangentDesign):
@@ -135,23 +199,24 @@ class DenseDesign(TangentDesign):
     """
 
     def rows(self) -> Iterator[tuple[slice, Array]]:
-        """D in chunks of rows."""
-        m = self.A.m
-        for start in range(0, m, CHUNK):
-            rows = slice(start, min(start + CHUNK, m))
+        """D in chunks of rows: shorter ones, for a large batch."""
+        m, count = self.A.m, size(self.T.batch_shape)
+        height = min(CHUNK, max(SHORTEST, FORMED // (count * self.T.dof)))
+        for start in range(0, m, height):
+            rows = slice(start, min(start + height, m))
             yield rows, self._chunk(rows)
 
     def _tile(self, rows: slice) -> Array:
-        """Rows of the matrix."""
+        """Rows of the matrix, or of the matrices of a batch."""
         A: Any = self.A
-        return A.matrix[rows, :]
+        return A.matrix[..., rows, :]
 
     def _chunk(self, rows: slice) -> Array:
         A: Any = self.A
-        height = max(1, TILE_BYTES // (8 * A.matrix.shape[1]))
+        height = max(1, TILE_BYTES // (8 * size(A.batch_shape) * size(A.shape)))
         parts = []
         for start in range(rows.start, rows.stop, height):
             tile = self._tile(slice(start, min(start + height, rows.stop)))
             # a row of the matrix is the conjugate of A_j, and <A_j, X> that of <X, A_j>
             parts.append(conj(self.T.rows_coordinates(A._unvec(conj(tile)))))
-        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=0)
+        return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=-2)

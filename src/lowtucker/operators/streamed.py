@@ -33,7 +33,11 @@ class StreamedOperator(MeasurementOperator):
     """
 
     traits = Traits(
-        row_separable=True, has_fast_tangent=True, supports_batch=True, has_fast_row_norms=True
+        row_separable=True,
+        has_fast_tangent=True,
+        supports_batch=True,
+        has_fast_row_norms=True,
+        has_batch_tangent=True,
     )
     # Indices of this operator's rows among all rows
     rows: range | NumPyArray

@@ -31,6 +31,9 @@ class Traits:
         The hooks accept leading axes; otherwise the base class loops over them.
     has_fast_row_norms : bool
         Norms of the rows cost at most a pass; otherwise an adjoint each.
+    has_batch_tangent : bool
+        ``_tangent`` accepts a batch of tangent spaces, and its design reads the rows once for all
+        of them; otherwise there is one design for each.
 
     Examples
     --------
@@ -48,3 +51,4 @@ class Traits:
     forms_full_tensor: bool = True
     supports_batch: bool = False
     has_fast_row_norms: bool = False
+    has_batch_tangent: bool = False

@@ -35,6 +35,7 @@ class WrappedOperator(MeasurementOperator):
     forms_full_tensor of the inner one  True           if any part does, or N <= 10^7  True
     supports_batch    True              True           True                            True
     fast row norms    of the inner one  of the inner   if all parts have               False
+    batch tangent     of the inner one  False          if all parts have               False
     ================= ================= ============== =============================== =========
 
     Parameters
@@ -84,6 +85,9 @@ class WrappedOperator(MeasurementOperator):
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return self._around(self.inner.select(trials))
+
+    def _trial(self, k: int) -> MeasurementOperator:
+        return self._around(self.inner.trial(k))
 
     def arranged(self, batch_shape: tuple[int, ...]) -> MeasurementOperator:
         """Batch with its problems arranged along these leading axes."""

@@ -39,31 +39,33 @@ class Complement:
     Memory: n r numbers. A product with a matrix of q columns costs 4 n r q flops.
     """
 
-    reflected: Array  # U~, shape (n, r)
-    inverse: Array  # (I - U~_1)^-1, shape (r, r)
+    reflected: Array  # U~, shape (*batch, n, r)
+    inverse: Array  # (I - U~_1)^-1, shape (*batch, r, r)
 
     @classmethod
     def of(cls, U: Array) -> Complement:
-        """Return the complement of orthonormal columns."""
-        xp, r = namespace(U), U.shape[1]
-        W, _, Vh = svd(U[:r, :])
+        """Return the complement of orthonormal columns, or those of a batch."""
+        xp, r = namespace(U), U.shape[-1]
+        W, _, Vh = svd(U[..., :r, :])
         reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
         unit = like(np.eye(r), U, U.dtype)
-        return cls(reflected, inv(unit - reflected[:r, :]))
+        return cls(reflected, inv(unit - reflected[..., :r, :]))
 
     def coordinates(self, B: Array) -> Array:
-        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q)."""
-        xp, r = namespace(B), self.inverse.shape[0]
-        lower = self.reflected[r:, :]
-        across = B[..., :r, :] - xp.matmul(adjoint(self.reflected), B)
-        return B[..., r:, :] + xp.matmul(xp.matmul(lower, self.inverse), across)
+        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
+        xp, r = namespace(B), self.inverse.shape[-1]
+        reflected, inverse = self.reflected, self.inverse
+        if reflected.ndim > 2 and B.ndim > reflected.ndim:
+            reflected, inverse = reflected[..., None, :, :], inverse[..., None, :, :]
+        across = B[..., :r, :] - xp.matmul(adjoint(reflected), B)
+        return B[..., r:, :] + xp.matmul(xp.matmul(reflected[..., r:, :], inverse), across)
 
     def times(self, D: Array) -> Array:
-        r"""Return :math:`U_\perp D` for D of shape (n - r, q)."""
-        xp, r = namespace(D), self.inverse.shape[0]
-        small = xp.matmul(self.inverse, xp.matmul(adjoint(self.reflected[r:, :]), D))
-        top = small - xp.matmul(self.reflected[:r, :], small)
-        return xp.concat([top, D - xp.matmul(self.reflected[r:, :], small)], axis=0)
+        r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
+        xp, r = namespace(D), self.inverse.shape[-1]
+        upper, lower = self.reflected[..., :r, :], self.reflected[..., r:, :]
+        small = xp.matmul(self.inverse, xp.matmul(adjoint(lower), D))
+        return xp.concat([small - xp.matmul(upper, small), D - xp.matmul(lower, small)], axis=-2)
 
 
 class TangentSpace:
@@ -83,7 +85,8 @@ class TangentSpace:
     Parameters
     ----------
     X : TuckerTensor
-        A single tensor, not a batch. If its core is rank-deficient, :math:`V_k` is completed
+        A single tensor, or a batch with one leading axis: then a tangent space for each, and
+        coordinates of shape (batch, dof). If a core is rank-deficient, :math:`V_k` is completed
         arbitrarily: the space is then one of several possible tangent spaces.
 
     Attributes
@@ -108,31 +111,59 @@ class TangentSpace:
             raise TypeError(
                 f"X must be a TuckerTensor, got {type(X).__name__}. Try lowtucker.hosvd(X, rank)."
             )
-        if X.batch_shape:
+        if len(X.batch_shape) > 1:
             raise ValueError(
-                f"X must be a single tensor, got a batch of {X.batch_shape}. Try X.trial(0)."
+                f"X must be a single tensor or a batch with one leading axis, got {X.batch_shape}."
             )
         self.X = X
         self.complements = tuple(Complement.of(U) for U in X.factors)
-        self.rows = tuple(_row_space(X.core, k) for k in range(len(X.rank)))
-        arms = [(n - r, V.shape[1]) for n, r, V in zip(X.shape, X.rank, self.rows, strict=True)]
+        self.rows = tuple(_row_space(X.core, k, len(X.rank)) for k in range(len(X.rank)))
+        arms = [(n - r, V.shape[-1]) for n, r, V in zip(X.shape, X.rank, self.rows, strict=True)]
         self.blocks: tuple[tuple[int, ...], ...] = (X.rank, *arms)
         self.dof = sum(size(block) for block in self.blocks)
 
     @property
+    def batch_shape(self) -> tuple[int, ...]:
+        """Leading axis of a batch of spaces; () for one."""
+        return self.X.batch_shape
+
+    def take(self, which: Any) -> TangentSpace:
+        """Return some spaces of a batch, by position; one space, without the axis, for an int."""
+        if isinstance(which, int):
+            X = self.X.trial(which)
+
+            def some(x: Array) -> Array:
+                return x[which, ...]
+        else:
+            X = self.X.take(which)
+
+            def some(x: Array) -> Array:
+                return namespace(x).take(x, like(np.asarray(which), x), axis=0)
+
+        taken = object.__new__(TangentSpace)
+        taken.X, taken.blocks, taken.dof = X, self.blocks, self.dof
+        taken.rows = tuple(map(some, self.rows))
+        pairs = [(some(c.reflected), some(c.inverse)) for c in self.complements]
+        taken.complements = tuple(Complement(*pair) for pair in pairs)
+        return taken
+
+    @property
     def here(self) -> Array:
         """Coordinates of X itself, which is tangent at X: the core, then zeros."""
-        core = self.X.core
+        core, batch = self.X.core, self.batch_shape
         xp = namespace(core)
-        flat = xp.reshape(core, (size(self.X.rank),))
-        return xp.concat([flat, like(np.zeros(self.dof - flat.shape[0]), core, core.dtype)])
+        flat = xp.reshape(core, (*batch, size(self.X.rank)))
+        zeros = like(np.zeros((*batch, self.dof - flat.shape[-1])), core, core.dtype)
+        return xp.concat([flat, zeros], axis=-1)
 
     def coordinates(self, Z: Any) -> Array:
         """Return the coordinates of the projection of tensors onto the space.
 
         Parameters
         ----------
-        Z : array, shape (*batch, n_1, ..., n_d), or a single TuckerTensor
+        Z : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
+            For a batch of spaces, one tensor for each. For one space any batch of arrays, or one
+            TuckerTensor.
 
         Returns
         -------
@@ -146,97 +177,111 @@ class TangentSpace:
             self._check_shape((*Z.batch_shape, *Z.shape), one=True)
             return self._coordinates_of_tucker(Z)
         Z = as_float_on(Z, self.X.core, "Z", "X")
-        self._check_shape(tuple(Z.shape), one=False)
-        d = len(self.X.rank)
-        xp = namespace(Z)
+        self._check_shape(tuple(Z.shape), one=bool(self.batch_shape))
+        xp, batch = namespace(Z), Z.shape[: Z.ndim - len(self.X.rank)]
         if not size(Z.shape):
-            empty = np.zeros((*Z.shape[: Z.ndim - d], self.dof))
-            return like(empty, self.X.core, self.X.core.dtype)
-        batch = Z.shape[: Z.ndim - d]
-        flat = xp.reshape(Z, (size(batch), *Z.shape[Z.ndim - d :]))
+            return like(np.zeros((*batch, self.dof)), self.X.core, self.X.core.dtype)
+        if self.batch_shape:
+            return self.rows_coordinates(xp.expand_dims(Z, axis=1))[:, 0, :]
+        flat = xp.reshape(Z, (size(batch), *self.X.shape))
         return xp.reshape(self.rows_coordinates(flat), (*batch, self.dof))
 
     def _check_shape(self, given: tuple[int, ...], *, one: bool) -> None:
-        shape = self.X.shape
+        shape = (*self.batch_shape, *self.X.shape)
         if given != shape if one else given[max(0, len(given) - len(shape)) :] != shape:
-            hint = " Give a single TuckerTensor, not a batch." if one else ""
+            hint = " Give one tensor for each tangent space." if one else ""
             raise ValueError(f"Z must have the shape of X, {shape}, got {given}.{hint}")
 
     def rows_coordinates(self, Z: Array) -> Array:
-        """Compute :meth:`coordinates` of a batch with one leading axis, without checks.
+        """Compute coordinates of many tensors in every space of a batch, without checks.
 
+        Parameters
+        ----------
+        Z : array, shape (t, n_1, ..., n_d) or (batch, t, n_1, ..., n_d)
+            The same tensors for all spaces, which are read once for all of them, or others for
+            each.
+
+        Returns
+        -------
+        array, shape (*batch, t, dof)
+
+        Notes
+        -----
         Only two products operate on all of Z: the last arm and the contraction of the last mode.
         The other modes are contracted one after the other from the smaller result.
         """
-        xp, t, d = namespace(Z), Z.shape[0], len(self.X.rank)
+        xp, d = namespace(Z), len(self.X.rank)
+        if d == 1:  # nothing to contract
+            Z = Z if Z.ndim == len(self.batch_shape) + 2 else Z[None, ...]
         arms: list[Array] = []
         if d > 1:
             last, Z = self._without_last(Z)
             arms = [last]
+        lead = (*self.batch_shape, Z.shape[-d - 1])  # of a batch, and the tensors
         for k in range(d - 2, 1, -1):
-            arms.insert(0, self._arm(Z, k))
-            Z = product(Z, adjoint(self.X.factors[k]), k, 1)
+            arms.insert(0, self._arm(Z, k, lead))
+            Z = product(Z, self._along(adjoint(self.X.factors[k])), k, len(lead))
         if d < 3:
-            first = xp.reshape(Z, (t, self.X.shape[0], -1))
-            left = [xp.matmul(first, self.rows[0])]
-            core = xp.matmul(adjoint(self.X.factors[0]), first)
+            first = xp.reshape(Z, (*Z.shape[: Z.ndim - d], self.X.shape[0], -1))
+            left = [xp.matmul(first, self._along(self.rows[0]))]
+            core = xp.matmul(self._along(adjoint(self.X.factors[0])), first)
         else:
-            left, core = self._two_modes(Z)
+            left, core = self._two_modes(Z, lead)
         arms = [*left, *arms]
         pairs = zip(self.complements, arms, strict=True)
         parts = [core, *(complement.coordinates(arm) for complement, arm in pairs)]
-        return xp.concat([xp.reshape(part, (t, -1)) for part in parts], axis=1)
+        return xp.concat([xp.reshape(part, (*lead, -1)) for part in parts], axis=-1)
+
+    def _along(self, matrix: Array) -> Array:
+        """Matrix that multiplies all tensors of a space alike."""
+        return matrix[:, None, :, :] if self.batch_shape else matrix
 
     def _without_last(self, Z: Array) -> tuple[Array, Array]:
         """Return the last arm of Z and Z x_d U_d^*, both from tiles that stay in the cache."""
-        xp, t, n = namespace(Z), Z.shape[0], self.X.shape[-1]
+        xp, n, rest = namespace(Z), self.X.shape[-1], size(self.X.shape[:-1])
         left, U = self._last, conj(self.X.factors[-1])
-        if not is_numpy(Z):
-            Z = xp.reshape(Z, (t, -1, n))
-            arm, small = xp.matmul(left, Z), xp.matmul(Z, U)
+        q, r = left.shape[-2], U.shape[-1]
+        Z = xp.reshape(Z, (*Z.shape[: Z.ndim - len(self.X.rank)], rest, n))
+        if self.batch_shape and Z.ndim == 3:  # wide products with the same tensors
+            s = self.batch_shape[0]
+            wide = xp.reshape(xp.moveaxis(U, 0, 1), (n, s * r))
+            arm, small = _two_products(Z, xp.reshape(left, (s * q, rest)), wide)
+            arm = xp.moveaxis(xp.reshape(arm, (-1, s, q, n)), 1, 0)
+            small = xp.moveaxis(xp.reshape(small, (-1, rest, s, r)), 2, 0)
         else:
-            rest = size(self.X.shape[:-1])
-            dtype = xp.result_type(Z, U)
-            arm = xp.empty((t, left.shape[0], n), dtype=dtype)
-            small = xp.empty((t, rest, U.shape[1]), dtype=dtype)
-            height = max(1, CACHE_BYTES // (Z.dtype.itemsize * rest * n))
-            for start in range(0, t, height):
-                tile = slice(start, start + height)
-                part = Z[tile].reshape(-1, rest, n)
-                xp.matmul(part.reshape(-1, n), U, out=small[tile].reshape(-1, U.shape[1]))
-                xp.matmul(left, part, out=arm[tile])
-        small = xp.reshape(small, (t, *self.X.shape[:-1], U.shape[1]))
+            arm, small = _two_products(Z, left, U)
+        small = xp.reshape(small, (*small.shape[:-2], *self.X.shape[:-1], r))
         return xp.matrix_transpose(arm), small
 
-    def _arm(self, Z: Array, k: int) -> Array:
-        """Return arm k of Z (t, n_1, ..., n_k, r_{k+1}, ..., r_d): (t, n_k, columns of V_k)."""
-        xp, t, n = namespace(Z), Z.shape[0], self.X.shape[k]
-        matrix = adjoint(self._left(k))
+    def _arm(self, Z: Array, k: int, lead: tuple[int, ...]) -> Array:
+        """Return arm k of Z (*lead, n_1, ..., n_k, r_{k+1}, ..., r_d): (*lead, n_k, q)."""
+        xp, n = namespace(Z), self.X.shape[k]
+        matrix = self._along(adjoint(self._left(k)))
         rest = size(self.X.rank[k + 1 :])
-        small = xp.matmul(matrix, xp.reshape(Z, (t, matrix.shape[1], n * rest)))
-        small = xp.moveaxis(xp.reshape(small, (t, matrix.shape[0], n, rest)), 2, 1)
-        return xp.matmul(xp.reshape(small, (t, n, -1)), self.rows[k])
+        small = xp.matmul(matrix, xp.reshape(Z, (*lead, matrix.shape[-1], n * rest)))
+        small = xp.moveaxis(xp.reshape(small, (*lead, matrix.shape[-2], n, rest)), -2, -3)
+        return xp.matmul(xp.reshape(small, (*lead, n, -1)), self._along(self.rows[k]))
 
-    def _two_modes(self, Z: Array) -> tuple[list[Array], Array]:
-        """Return arms 1 and 2 and the core part of Z (t, n_1, n_2, r_3, ..., r_d)."""
-        xp, t = namespace(Z), Z.shape[0]
+    def _two_modes(self, Z: Array, lead: tuple[int, ...]) -> tuple[list[Array], Array]:
+        """Return arms 1 and 2 and the core part of Z (*lead, n_1, n_2, r_3, ..., r_d)."""
+        xp = namespace(Z)
         (n1, n2), (r1, r2) = self.X.shape[:2], self.X.rank[:2]
-        flat = xp.reshape(Z, (t * n1, -1))
-        first = xp.reshape(xp.matmul(flat, self._first), (t, n1, -1))
-        small = xp.matmul(adjoint(self.X.factors[0]), xp.reshape(Z, (t, n1, -1)))
-        small = xp.moveaxis(xp.reshape(small, (t, r1, n2, -1)), 2, 1)
-        small = xp.reshape(small, (t, n2, -1))  # (t, n_2, r_1 r_3 ... r_d)
-        core = xp.matmul(adjoint(self.X.factors[1]), small)
-        core = xp.moveaxis(xp.reshape(core, (t, r2, r1, -1)), 2, 1)
-        return [first, xp.matmul(small, self.rows[1])], core
+        flat = xp.reshape(Z, (*lead[:-1], lead[-1] * n1, -1))
+        first = xp.reshape(xp.matmul(flat, self._first), (*lead, n1, -1))
+        small = xp.matmul(self._along(adjoint(self.X.factors[0])), xp.reshape(Z, (*lead, n1, -1)))
+        small = xp.moveaxis(xp.reshape(small, (*lead, r1, n2, -1)), -2, -3)
+        small = xp.reshape(small, (*lead, n2, -1))  # n_2 x r_1 r_3 ... r_d
+        core = xp.matmul(self._along(adjoint(self.X.factors[1])), small)
+        core = xp.moveaxis(xp.reshape(core, (*lead, r2, r1, -1)), -2, -3)
+        return [first, xp.matmul(small, self._along(self.rows[1]))], core
 
     @cached_property
     def _first(self) -> Array:
         """Contraction of all modes but the first from (n_2, r_3, ..., r_d), with V_1."""
         xp = namespace(self.X.core)
         V, U = self.rows[0], conj(self.X.factors[1])
-        split = xp.reshape(V, (U.shape[1], -1))
-        return xp.reshape(xp.matmul(U, split), (-1, V.shape[1]))
+        split = xp.reshape(V, (*self.batch_shape, U.shape[-1], -1))
+        return xp.reshape(xp.matmul(U, split), (*self.batch_shape, -1, V.shape[-1]))
 
     @cached_property
     def _last(self) -> Array:
@@ -250,31 +295,34 @@ class TangentSpace:
         xp = namespace(self.X.core)
         K = self.X.factors[0]
         for U in self.X.factors[1:k]:
-            K = xp.reshape(K[:, None, :, None] * U[None, :, None, :], (K.shape[0] * U.shape[0], -1))
+            outer = K[..., :, None, :, None] * U[..., None, :, None, :]
+            K = xp.reshape(outer, (*self.batch_shape, K.shape[-2] * U.shape[-2], -1))
         return K
 
     def _coordinates_of_tucker(self, Z: TuckerTensor) -> Array:
         """Coordinates from small matrices, without forming the tensor."""
-        xp = namespace(self.X.core)
+        xp, batch = namespace(self.X.core), self.batch_shape
         inner = [xp.matmul(adjoint(U), W) for U, W in zip(self.X.factors, Z.factors, strict=True)]
         parts = []
         for k in (None, *range(len(inner))):
-            small = Z.core[None, ...]
+            small = Z.core
             for j, matrix in enumerate(inner):
-                small = small if j == k else product(small, matrix, j, 1)
+                small = small if j == k else product(small, matrix, j, len(batch))
             if k is not None:
-                matrix = xp.matmul(unfolded(small, k, 1)[0, ...], self.rows[k])
+                matrix = xp.matmul(unfolded(small, k, len(batch)), self.rows[k])
                 small = self.complements[k].coordinates(xp.matmul(Z.factors[k], matrix))
-            parts.append(xp.reshape(small, (-1,)))
-        return xp.concat(parts)
+            parts.append(xp.reshape(small, (*batch, -1)))
+        return xp.concat(parts, axis=-1)
 
     def split(self, c: Array) -> list[Array]:
-        """Split a coordinate vector into (B, D_1, ..., D_d), each in its shape."""
-        if tuple(c.shape) != (self.dof,):
-            raise ValueError(f"c must have {self.dof} coordinates, got shape {tuple(c.shape)}.")
+        """Split coordinate vectors into (B, D_1, ..., D_d), each in its shape."""
+        if tuple(c.shape) != (*self.batch_shape, self.dof):
+            wanted = (*self.batch_shape, self.dof)
+            raise ValueError(f"c must have shape {wanted}, one coordinate each, got {c.shape}.")
         xp, parts, start = namespace(c), [], 0
         for block in self.blocks:
-            parts.append(xp.reshape(c[start : start + size(block)], block))
+            part = c[..., start : start + size(block)]
+            parts.append(xp.reshape(part, (*self.batch_shape, *block)))
             start += size(block)
         return parts
 
@@ -294,19 +342,20 @@ class TangentSpace:
                 corners.append(None)
                 continue
             Q, R = qr(D)  # orthonormal even if D is rank-deficient
-            factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=1))
+            factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=-1))
             corners.append(xp.matmul(R, adjoint(self.rows[k])))
-        core = _placed(B + here * X.core, {}, factors)
+        wide = tuple(U.shape[-1] for U in factors)
+        core = _placed(B + here * X.core, {}, wide)
         for k, corner in enumerate(corners):
             if corner is not None:
-                shape = (*X.rank[:k], corner.shape[0], *X.rank[k + 1 :])
-                core = core + _placed(fold(corner, k, shape), {k: X.rank[k]}, factors)
+                shape = (*X.rank[:k], corner.shape[-2], *X.rank[k + 1 :])
+                core = core + _placed(fold(corner, k, shape), {k: X.rank[k]}, wide)
         return TuckerTensor.trusted(core, factors)
 
     def basis(self) -> Array:
         """Return the tangent vectors of all unit coordinates as arrays, shape (dof, n_1, ..., n_d).
 
-        Memory: dof N numbers.
+        Of one space, not of a batch. Memory: dof N numbers.
         """
         xp, X = namespace(self.X.core), self.X
         unit = like(np.eye(size(X.rank)), X.core, X.core.dtype)
@@ -342,21 +391,54 @@ class TangentSpace:
         return f"TangentSpace of dimension {self.dof} at {self.X!r}"
 
 
-def _row_space(core: Array, k: int) -> Array:
+def _row_space(core: Array, k: int, order: int) -> Array:
     """Orthonormal basis of the row space of S_(k), completed if it is rank-deficient."""
-    return adjoint(svd(unfolded(core, k, 0))[2])
+    return adjoint(svd(unfolded(core, k, core.ndim - order))[2])
 
 
-def _placed(block: Array, offsets: dict[int, int], factors: list[Array]) -> Array:
-    """Place a block into a core of zeros, at given offsets."""
-    xp = namespace(block)
-    for mode, U in enumerate(factors):
-        before = offsets.get(mode, 0)
-        after = U.shape[1] - before - block.shape[mode]
-        shape = list(block.shape)
-        parts = []
-        for length in (before, after):
-            shape[mode] = length
-            parts.append(like(np.zeros(shape), block, block.dtype))
-        block = xp.concat([parts[0], block, parts[1]], axis=mode)
+def _two_products(Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
+    """Return left Z_j and Z_j right for all j, reading each tile of Z once.
+
+    Z has shape (*batch, t, p, n), left (*batch, q, p) and right (*batch, n, r): the results have
+    shapes (*batch, t, q, n) and (*batch, t, p, r).
+    """
+    xp = namespace(Z)
+    *batch, t, p, n = Z.shape
+    if not is_numpy(Z) or (batch and Z.nbytes <= CACHE_BYTES):
+        along = left[:, None, :, :] if batch else left
+        small = xp.matmul(xp.reshape(Z, (*batch, t * p, n)), right)
+        return xp.matmul(along, Z), xp.reshape(small, (*batch, t, p, right.shape[-1]))
+    dtype = xp.result_type(Z, right)
+    arm = xp.empty((*batch, t, left.shape[-2], n), dtype=dtype)
+    small = xp.empty((*batch, t, p, right.shape[-1]), dtype=dtype)
+    if batch:
+        height = max(1, CACHE_BYTES // (Z.dtype.itemsize * t * p * n))
+        for start in range(0, batch[0], height):  # some problems, or one that has tiles of its own
+            some = slice(start, start + height) if height > 1 else start
+            arm[some], small[some] = _two_products(Z[some], left[some], right[some])
+        return arm, small
+    height = max(1, CACHE_BYTES // (Z.dtype.itemsize * p * n))
+    for start in range(0, t, height):
+        tile = slice(start, start + height)
+        part = Z[tile]
+        xp.matmul(part.reshape(-1, n), right, out=small[tile].reshape(-1, right.shape[-1]))
+        xp.matmul(left, part, out=arm[tile])
+    return arm, small
+
+
+def _placed(block: Array, offsets: dict[int, int], wide: tuple[int, ...]) -> Array:
+    """Place a block into a core of zeros of shape ``wide``, at given offsets."""
+    xp, d = namespace(block), len(wide)
+    batch, shape = block.shape[: block.ndim - d], block.shape[block.ndim - d :]
+    if is_numpy(block):
+        core = np.zeros((*batch, *wide), dtype=block.dtype)
+        starts = [offsets.get(mode, 0) for mode in range(d)]
+        core[(..., *(slice(a, a + n) for a, n in zip(starts, shape, strict=True)))] = block
+        return core
+    for mode, n in enumerate(wide):
+        before, axis = offsets.get(mode, 0), len(batch) + mode
+        lengths = (before, n - before - block.shape[axis])
+        shapes = [(*block.shape[:axis], length, *block.shape[axis + 1 :]) for length in lengths]
+        zeros = [like(np.zeros(one), block, block.dtype) for one in shapes]
+        block = xp.concat([zeros[0], block, zeros[1]], axis=axis)
     return block
