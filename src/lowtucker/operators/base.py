@@ -253,6 +253,12 @@ class MeasurementOperator(ABC):
         """Measure a tensor given by its factors."""
         return self._batched(self._forward, X.full(), len(self.shape))
 
+    def _forward_each(self, X: TuckerTensor) -> Array:
+        """Measure the tensors of a batch one after the other."""
+        xp = namespace(X.core)
+        measured = [self._forward_tucker(X.trial(k)) for k in range(size(X.batch_shape))]
+        return xp.reshape(xp.stack(measured), (*X.batch_shape, self.m))
+
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
         """Residual y - A(X) and A*(weights * residual)."""
         residual = y - self._batched(self._forward, X, len(self.shape))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -59,6 +59,17 @@ class Deferred(np.lib.mixins.NDArrayOperatorsMixin):
         norm = np.asarray(self.norm)[which]
         shape = (*norm.shape, self.shape[-1])
         return Deferred(shape, self.dtype, norm, weights, lambda: self.numbers[which])
+
+    @classmethod
+    def concat(cls, parts: Sequence[Deferred]) -> Deferred:
+        """Join batches along the leading axis; their numbers are still elsewhere."""
+        norm = np.concatenate([np.atleast_1d(part.norm) for part in parts])
+        shape, first = (*norm.shape, parts[0].shape[-1]), parts[0]
+
+        def fetch() -> Any:
+            return np.concatenate([part.numbers for part in parts])
+
+        return cls(shape, first.dtype, norm, first.weights, fetch)
 
     def __len__(self) -> int:
         return self.shape[0]

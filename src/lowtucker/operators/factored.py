@@ -52,7 +52,7 @@ class FactoredOperator(MeasurementOperator):
 
     def _forward_tucker(self, X: TuckerTensor) -> Array:
         if X.batch_shape:
-            return super()._forward_tucker(X)
+            return self._forward_each(X)
         P = [self._mode_times(k, U) for k, U in enumerate(X.factors)]
         return contracted(X.core, P)
 

@@ -270,7 +270,7 @@ class ModewiseOperator(MeasurementOperator):
     def _forward_tucker(self, X: TuckerTensor) -> Array:
         """Mode by mode: the first step's matrices times the factors measure the core."""
         if X.batch_shape:
-            return super()._forward_tucker(X)
+            return self._forward_each(X)
         xp, parts = namespace(X.core), []
         for A, group in zip(self.first.factors, self.groups, strict=True):
             part = xp.reshape(A, (A.shape[0], *(self.shape[k] for k in group)))

@@ -209,7 +209,7 @@ def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
     draws = generator(as_seed(seed), Stream.PROBE)
     squares = []
     for _ in range(math.ceil(PROBED / dof) if dof < PROBED else 1):
-        xi = model._replace(residual=_noise(problem, X, draws)).step(0.0, SOLVED).xi
+        xi = replace(model, residual=_noise(problem, X, draws)).step(0.0, SOLVED).xi
         squares.append(dot(xi, xi))
     inverse = float(np.mean(squares))
     step = math.hypot(step, _rounding(problem, inverse))

@@ -22,8 +22,8 @@ from lowtucker.recovery.accuracy import (
 from lowtucker.recovery.precondition import Equivalent, isotropic_rows
 from lowtucker.recovery.robust import MAD
 from lowtucker.run.result import Result
+from lowtucker.solvers.crew import Trace
 from lowtucker.solvers.noise import Structure, structure
-from lowtucker.solvers.rgn import Trace
 from lowtucker.status import Status
 from lowtucker.tensor.tucker import TuckerTensor
 

@@ -195,8 +195,6 @@ class Run:
             if interrupt.asked:
                 self.interrupt()
                 return
-            if self.bound.epoch_done(self.state, self.tol):
-                break
         if self.cut_short and self.state is self.ledger.recorded:
             self.interrupt(Status.MAX_SECONDS)
             return
@@ -269,12 +267,13 @@ class Run:
         """Add a row to the history, and keep what is the best so far."""
         ledger, problem = self.ledger, self.bound.problem
         with np.errstate(all="ignore"):
-            estimated = self.bound.initial_residual(self.state, self.tol)
+            estimated = self.bound.initial_residual(self.state)
             if estimated is None:
                 residual = self.bound.residual(self.state)
                 row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
             else:
-                row = {"residual": estimated, "cost": 0.5 * (estimated * problem.y_norm) ** 2}
+                size = to_numpy(problem.y_norm)
+                row = {"residual": estimated, "cost": 0.5 * (estimated * size) ** 2}
             if self.X_true is not None:
                 truth = self.X_true
                 if ledger.active.size < self.count:
@@ -327,11 +326,10 @@ class Run:
     def _best_of(self, k: int) -> Found:
         """Best iterate of a problem."""
         ledger = self.ledger
-        if ledger.estimated:  # nothing but the start, whose residual is now measured
-            X = ledger.best.single()
-            ledger.best_residual[k] = float(self.bound.problem.relative_residual(X))
-            ledger.estimated = False
         X = ledger.best.take([k])
+        if ledger.estimated:  # nothing but the start, whose residual is now measured
+            problem = self.problem.trial(k)
+            ledger.best_residual[k] = float(problem.relative_residual(X.single()))
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
 
     def _last(self, k: int, position: int) -> Found:
@@ -348,9 +346,9 @@ class Run:
         verdict = np.full(self.count, None, dtype=object)
         rule = self.stop if self._is_last else self.stop | Stalled(*solver.patience)
         for status, mask in rule.verdicts(self._rows_of_phase()):
-            if solver.self_terminating and self._overrides(status):
-                continue
             where = np.broadcast_to(mask, (self.count,)) & (verdict == None)  # noqa: E711
+            if solver.self_terminating:
+                where = where & ~self._overrides(status)
             verdict[where] = status
         if self.clock.is_up:
             verdict[verdict == None] = Status.MAX_SECONDS  # noqa: E711
@@ -361,8 +359,7 @@ class Run:
         grown = ~(residual[-1] <= BLOW_UP * np.maximum(1.0, residual[0]))
         verdict[grown] = Status.DIVERGED
         running = verdict[ledger.active]
-        if solver.is_stuck(self.state) and running[0] is None:
-            running[0] = Status.STALLED
+        running[self._is_stuck() & (running == None)] = Status.STALLED  # noqa: E711
         running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
         return running
 
@@ -376,17 +373,21 @@ class Run:
             del rows["running"]
         return rows
 
-    def _overrides(self, status: Status) -> bool:
-        """Whether a self-terminating solver goes on in spite of a rule.
+    def _is_stuck(self) -> Any:
+        """Whether the solver has given up, for every running problem."""
+        return np.broadcast_to(self.bound.solver.is_stuck(self.state), self.ledger.active.shape)
+
+    def _overrides(self, status: Status) -> Any:
+        """Whether a self-terminating solver goes on in spite of a rule, for every problem.
 
         It is not stalled before it says so, and at a noise floor it finishes the fit.
         """
-        if status is Status.STALLED:
-            return True
-        last = self.ledger.history["residual"][-2:, 0]
-        falling = len(last) == 2 and bool(last[1] < (1 - FINISHED) * last[0])
-        stuck = self.bound.solver.is_stuck(self.state)
-        return status is Status.NOISE_FLOOR and falling and not stuck
+        last = self.ledger.history["residual"][-2:]
+        if status is not Status.NOISE_FLOOR or len(last) < 2:
+            return np.full(self.count, status is Status.STALLED)
+        falling = last[1] < (1 - FINISHED) * last[0]
+        falling[self.ledger.active] &= ~self._is_stuck()
+        return falling
 
     @property
     def _is_last(self) -> bool:
@@ -440,12 +441,13 @@ class Run:
         ledger.first_row = ledger.history.rows - 1
         ledger.passes += self.state.passes
         best = [self._best_of(k) for k in ledger.active.tolist()]
+        ledger.estimated = False
         self._bind(warn=False)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
         self._start_phase(start)
-        numbers = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
-        self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=numbers)
+        trials = self.bound.trials
+        self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=trials)
 
     def _bind(self, *, warn: bool) -> None:
         """Bind the solver of the phase to the problems that are active."""
@@ -456,7 +458,9 @@ class Run:
         if not self.is_batch and rank is not None and ledger.phase and not warn:
             # the first phase has warned of what is not attainable
             rank = attainable_rank(check_rank(rank, problem.shape, warn=False))
-        self.bound = bind(problem, self.phases[ledger.phase], rank, warn=warn)
+        trials = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
+        bound = bind(problem, self.phases[ledger.phase], rank, warn=warn)
+        self.bound = replace(bound, trials=trials, tol=self.tol)
 
     # The door: what the user sees has no leading axis where there is one problem
 

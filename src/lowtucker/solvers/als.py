@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._array import Array, all_finite, eps
+from lowtucker._array import all_finite, eps, real_dtype
 from lowtucker._array.clock import check_time
 from lowtucker._array.linalg import qr, solve
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import ITERATIONS, LARGE_CORE
-from lowtucker.solvers.escape import Patient, after_step
+from lowtucker.solvers.escape import Patient, after_steps
 from lowtucker.solvers.manifold import Manifold, blown_up
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
@@ -31,7 +31,7 @@ DAMPING = 0.3
 class Sweep(Patient):
     """Relative residual before the last step of the core, 0 if not known; and when to escape."""
 
-    level: Array = None
+    level: Any
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -77,9 +77,11 @@ class ALS(Manifold):
     True
     """
 
+    memory: ClassVar[type[Memory]] = Sweep
+
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank; refuse what is not sampled entries, possibly scaled or stacked."""
-        if problem.as_entries is None:
+        if problem.A.trial(0).entry_samples() is None:
             raise TypeError(
                 f"ALS is for sampled entries, lowtucker.entries(shape, indices), got a "
                 f'{type(problem.A).__name__}. Try solver="auto", or "rcg".'
@@ -91,36 +93,56 @@ class ALS(Manifold):
         rows = sum(n * r**2 for n, r in zip(problem.shape, rank, strict=True))
         return super().memory_estimate(problem, rank) + len(rank) * problem.m + rows
 
-    def is_stuck(self, state: State) -> bool:
-        """Whether it is at a minimum whose residual is not zero."""
-        return isinstance(state.memory, Patient) and state.memory.stuck
+    def is_stuck(self, state: State) -> Any:
+        """Whether it is at a minimum whose residual is not zero, for every problem."""
+        return state.memory.stuck if isinstance(state.memory, Patient) else False
 
-    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        return Sweep(level=level * np.ones_like(X.norm()))
+    def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
+        return Sweep.of(len(levels), level=np.asarray(levels, dtype=real_dtype(X.core)))
 
     def advance(self, bound: Bound, state: State) -> State:
-        """One sweep: the samples are read once for every mode and the core."""
-        problem = bound.problem
-        samples = problem.as_entries
-        assert samples is not None  # bind refuses others
-        core, factors = state.X.core, list(state.X.factors)
-        damping = DAMPING * min(1.0, float(state.memory.level)) ** 2
-        for k in range(len(factors)):
-            rows = _rows_of_factor(samples, core, factors, k, damping)
-            if not all_finite(rows):
-                return blown_up(state)
-            factors[k], R = qr(rows)
-            core = product(core[None, ...], R, k, 1)[0]
-        step, left = _step_of_core(samples, core, factors)
-        core = core + step
-        if not all_finite(core):
-            return blown_up(state)
-        X = TuckerTensor.trusted(core, factors)
-        level, before = left / (float(samples.y_norm) or 1.0), state.memory.level
-        memory, escape = after_step(state.memory, float(before), level, samples, X)
-        memory = replace(memory, level=before * 0 + level)
-        passes = state.passes + len(factors) + 1 + escape.passes
-        return replace(state, X=escape.X or X, t=state.t + 1, passes=passes, memory=memory)
+        """One sweep: the samples are read once for every mode and the core.
+
+        The problems of a batch one after the other.
+        """
+        problem, count = bound.problem, len(state.trials)
+        before, now = np.asarray(state.memory.level), np.zeros(count)
+        swept, broken = [], np.zeros(count, dtype=bool)
+        for k in range(count):
+            samples = problem.trial(k).as_entries
+            assert samples is not None  # bind refuses others
+            damping = DAMPING * min(1.0, float(before[k])) ** 2
+            X, now[k] = _swept(samples, state.X.trial(k), damping)
+            broken[k] = X is None
+            swept.append((state.X.trial(k) if X is None else X).batched())
+        X = TuckerTensor.concat(swept)
+        memory, escapes = after_steps(state.memory, before, now, problem, X, None, ~broken)
+        memory = replace(memory, level=np.where(broken, before, now).astype(before.dtype))
+        passes = state.passes + len(X.rank) + 1 + max(escape.passes for escape in escapes)
+        for k, escape in enumerate(escapes):
+            if escape.X is not None:
+                X = X.put([k], escape.X.batched())
+        after = replace(state, X=X, t=state.t + 1, passes=passes, memory=memory)
+        return blown_up(replace(after, t=state.t), broken) if broken.any() else after
+
+
+def _swept(samples: Problem, X: TuckerTensor, damping: float) -> tuple[TuckerTensor | None, float]:
+    """Tensor after a sweep, None where it is not finite; and its residual before the core's step.
+
+    That residual is relative.
+    """
+    core, factors = X.core, list(X.factors)
+    for k in range(len(factors)):
+        rows = _rows_of_factor(samples, core, factors, k, damping)
+        if not all_finite(rows):
+            return None, 0.0
+        factors[k], R = qr(rows)
+        core = product(core[None, ...], R, k, 1)[0]
+    step, left = _step_of_core(samples, core, factors)
+    core = core + step
+    if not all_finite(core):
+        return None, 0.0
+    return TuckerTensor.trusted(core, factors), left / (float(samples.y_norm) or 1.0)
 
 
 def _rows_of_factor(

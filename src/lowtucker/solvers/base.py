@@ -31,8 +31,21 @@ class Memory:
     """What a solver keeps from step to step beside the iterate; a subclass is a frozen dataclass.
 
     Arrays have one entry for each problem of a batch along their leading axis. Other fields
-    (numbers, tuples, None) are kept as they are. Checkpoints and result files keep all of it.
+    (numbers, tuples, None) are kept as they are, unless a subclass overrides the methods.
+    Checkpoints and result files keep all of it.
     """
+
+    def select(self, which: Sequence[int]) -> Self:
+        """Memory of some problems of a batch, by position."""
+        return selected(self, which)
+
+    def batched(self) -> Self:
+        """Memory of one problem as that of a batch of one."""
+        return mapped(_grown, self)
+
+    def single(self) -> Self:
+        """Memory of a batch of one as that of its problem."""
+        return mapped(_first, self)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -58,7 +71,8 @@ class State:
     phase : int
         Which of several solvers is at work.
     cache : object or None
-        What the next step needs and can be recomputed from X. Not kept in files.
+        What the next step needs and can be recomputed from X. Not kept in files. It has a method
+        ``select``, as a memory has; and ``single``, where it has a leading axis for one problem.
     """
 
     X: Any
@@ -77,41 +91,48 @@ class State:
 
     def select(self, which: Sequence[int]) -> State:
         """State of some problems of a batch, by position."""
-
-        def take(x: Array) -> Array:
-            return namespace(x).take(x, like(np.asarray(which), x), axis=0) if x.ndim else x
-
         return replace(
             self,
             X=self.X.take(which),
             trials=tuple(self.trials[k] for k in which),
-            diverged=take(self.diverged),
-            memory=mapped(take, self.memory),
-            cache=mapped(take, self.cache),
+            diverged=_taken(self.diverged, which),
+            memory=self.memory and self.memory.select(which),
+            cache=self.cache and self.cache.select(which),
         )
 
     def batched(self) -> State:
         """State of one problem as that of a batch of one. The cache stays as it is."""
-
-        def grown(x: Array) -> Array:
-            return namespace(x).expand_dims(x, axis=0)
-
-        return self._moved(self.X.batched(), grown)
+        memory = self.memory and self.memory.batched()
+        return self._moved(self.X.batched(), _grown(_array(self.diverged)), memory, self.cache)
 
     def single(self) -> State:
         """State of a batch of one as that of its problem."""
+        memory = self.memory and self.memory.single()
+        cache = self.cache.single() if hasattr(self.cache, "single") else self.cache
+        return self._moved(self.X.single(), _first(_array(self.diverged)), memory, cache)
 
-        def first(x: Array) -> Array:
-            return x[0, ...]
-
-        return self._moved(self.X.single(), first)
-
-    def _moved(self, X: Any, function: Callable[[Array], Array]) -> State:
+    def _moved(self, X: Any, diverged: Array, memory: Any, cache: Any) -> State:
         """State with its arrays moved; without `replace`, for this runs at every step."""
         return State(
-            X, self.t, self.seed, self.trials, self.passes, function(_array(self.diverged)),
-            mapped(function, self.memory), self.phase, self.cache,
-        )  # fmt: skip
+            X, self.t, self.seed, self.trials, self.passes, diverged, memory, self.phase, cache
+        )
+
+
+def selected(record: Record, which: Sequence[int]) -> Record:
+    """Record of some problems of a batch, by position."""
+    return mapped(lambda x: _taken(x, which), record)
+
+
+def _taken(x: Array, which: Sequence[int]) -> Array:
+    return namespace(x).take(x, like(np.asarray(which), x), axis=0) if x.ndim else x
+
+
+def _grown(x: Array) -> Array:
+    return namespace(x).expand_dims(x, axis=0)
+
+
+def _first(x: Array) -> Array:
+    return x[0, ...]
 
 
 def mapped(function: Callable[[Array], Array], record: Record) -> Record:
@@ -148,6 +169,10 @@ class Bound:
     thresholding : Thresholding or None
     sampler : BlockSampler or None
         What draws the blocks.
+    trials : tuple of int or None
+        The number of each problem of a batch, where these are not 0, 1, 2, ...
+    tol : float
+        The relative residual to reach.
     """
 
     solver: Solver
@@ -155,6 +180,8 @@ class Bound:
     rank: Any
     thresholding: Thresholding | None = None
     sampler: BlockSampler | None = None
+    trials: tuple[int, ...] | None = None
+    tol: float = 0.0
 
     @property
     def is_batch(self) -> bool:
@@ -168,27 +195,26 @@ class Bound:
         """First state, from a tensor, from an earlier state (which it continues), or from zero."""
         if self.is_batch:
             return self.solver.init(self, start, seed)
-        return self.solver.init(self, _of_one(start), seed).batched()
+        state = self.solver.init(self, _of_one(start), seed)
+        return state if self.solver.batch_first else state.batched()
 
     def advance(self, state: State) -> State:
         """Next state: one step."""
-        if self.is_batch:
+        if self.is_batch or self.solver.batch_first:
             return self.solver.advance(self, state)
         return self.solver.advance(self, state.single()).batched()
 
     def residual(self, state: State) -> Array:
-        """Residual y - A(X) of all measurements, shape (*batch, m) of the problem."""
-        return self.solver.residual(self, state if self.is_batch else state.single())
+        """Residual y - A(X) of all measurements, shape (m,) or (batch, m)."""
+        whole = self.is_batch or self.solver.batch_first
+        return self.solver.residual(self, state if whole else state.single())
 
-    def initial_residual(self, state: State, tol: float) -> float | None:
-        """Relative residual of a start by a few rows, where the solver knows it."""
-        if self.is_batch or state.memory is None:  # of a start that failed
+    def initial_residual(self, state: State) -> Any:
+        """Relative residuals of starts by a few rows, where the solver knows them all; or None."""
+        if state.memory is None:  # of a start that failed
             return None
-        return self.solver.initial_residual(state, tol)
-
-    def epoch_done(self, state: State, tol: float) -> bool:
-        """Whether the residual seems to be below the tolerance: then an epoch ends early."""
-        return not self.is_batch and self.solver.epoch_done(state, tol)
+        found = self.solver.initial_residual(state, self.tol)
+        return None if found is None or np.isnan(found).any() else found
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""
@@ -206,7 +232,9 @@ class Bound:
         if not self.is_batch:
             return self
         sampler = None if self.sampler is None else self.sampler.select(which)
-        return replace(self, problem=self.problem.select(which), sampler=sampler)
+        trials = None if self.trials is None else tuple(self.trials[k] for k in which)
+        problem = self.problem.select(which)
+        return replace(self, problem=problem, sampler=sampler, trials=trials)
 
 
 def _of_one(start: Any) -> Any:
@@ -218,8 +246,12 @@ class Solver(ABC):
     """A way to solve a problem. Subclasses are frozen dataclasses of settings.
 
     The methods get a bound solver, which has the problem, and states of one problem, or
-    of a batch where the problem is one.
+    of a batch where the problem is one. Solvers that are ``batch_first`` get states of a batch, of
+    one where there is one problem: the measurements y have no leading axis then.
     """
+
+    # Whether states have a leading axis, of one problem too
+    batch_first: ClassVar[bool] = False
 
     # Fall of the residual, over so many epochs, below which another solver should take over
     patience: ClassVar[tuple[int, float]] = (12, 0.05)
@@ -275,19 +307,15 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def initial_residual(self, state: State, tol: float) -> float | None:
-        """Relative residual of a start by a few rows, where that is far above the tolerance.
+    def initial_residual(self, state: State, tol: float) -> Any:
+        """Relative residuals of starts by a few rows, NaN where these are near the tolerance.
 
-        Of one problem; a batch has none.
+        None where there are none.
         """
         return None
 
-    def epoch_done(self, state: State, tol: float) -> bool:
-        """Whether the residual seems to be below the tolerance: then an epoch ends early."""
-        return False
-
-    def is_stuck(self, state: State) -> bool:
-        """Whether a self-terminating solver has given up."""
+    def is_stuck(self, state: State) -> Any:
+        """Whether a self-terminating solver has given up: a bool, or one for each problem."""
         return False
 
     def restarts(self, state: State) -> int:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
+
+import numpy as np
 
 from lowtucker._array import Array
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Memory
 from lowtucker.solvers.conjugate import Search
-from lowtucker.solvers.manifold import dot
+from lowtucker.solvers.manifold import dot, some_of
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Escape", "Patient", "after_step", "escaped"]
+__all__ = ["Escape", "Patient", "after_steps", "escaped"]
 
 # A step that lowers the residual by a smaller share is that of a plateau; by less than the second,
 # where no escape was found either, that of a minimum
@@ -29,21 +31,27 @@ STEPS = 5
 
 @dataclass(frozen=True)
 class Patient(Memory):
-    """Memory of a solver that leaves plateaus.
+    """Memory of a solver that leaves plateaus: NumPy arrays, one entry for each problem.
 
     Attributes
     ----------
-    wait : int
+    wait : array of int
         Steps until the next attempt.
-    failed : int
+    failed : array of int
         Attempts in a row that found nothing better; 2**failed steps pass before the next one.
-    stuck : bool
+    stuck : array of bool
         Whether it is at a minimum: a step and an attempt found nothing better.
     """
 
-    wait: int = 0
-    failed: int = 0
-    stuck: bool = False
+    wait: Any
+    failed: Any
+    stuck: Any
+
+    @classmethod
+    def of(cls, count: int, **others: Any) -> Self:
+        """Memory of so many problems at their start."""
+        zero = np.zeros(count, dtype=np.int64)
+        return cls(zero, zero, zero > 0, **others)
 
 
 Kept = TypeVar("Kept", bound=Patient)
@@ -56,26 +64,32 @@ class Escape(NamedTuple):
     passes: float
 
 
-def after_step(
-    memory: Kept, before: float, now: float, problem: Problem, X: TuckerTensor,
-    residual: Array | None = None,
-) -> tuple[Kept, Escape]:  # fmt: skip
-    """Try to leave a plateau where the last step lowered the relative residual by little.
+def after_steps(
+    memory: Kept, before: Any, now: Any, problem: Problem, X: TuckerTensor,
+    residual: Array | None, going: Any,
+) -> tuple[Kept, list[Escape]]:  # fmt: skip
+    """Try to leave plateaus, where the last steps lowered the relative residuals by little.
 
-    Returns the memory, with when to try again, and the outcome. See :func:`escaped` for the cost;
-    one pass more without the residual at X; none while the memory says to wait.
+    Returns the memory, with when to try again, and the outcome for every problem. See
+    :func:`escaped` for the cost; one pass more without the residual at X; none while the memory
+    says to wait, or a problem is not ``going``. Attempts of a batch are made one after the other.
     """
-    memory = replace(memory, wait=max(0, memory.wait - 1))
-    still = 0 < (1 - MINIMUM) * before < now
-    if memory.wait or not 0 < (1 - PLATEAU) * before < now:
-        return replace(memory, stuck=still and memory.failed > 0), Escape(None, 0.0)
-    extra = 0.0
-    if residual is None:
-        residual, extra = problem.residual(X), 1.0
-    found, passes = escaped(problem, X, residual)
-    failed = memory.failed + 1 if found is None else 0
-    memory = replace(memory, wait=2**failed, failed=failed, stuck=still and failed > 0)
-    return memory, Escape(found, passes + extra)
+    wait, failed = np.maximum(0, memory.wait - 1), memory.failed.copy()
+    still = ((1 - MINIMUM) * before > 0) & ((1 - MINIMUM) * before < now)
+    stuck = still & (failed > 0)
+    plateau = ((1 - PLATEAU) * before > 0) & ((1 - PLATEAU) * before < now)
+    outcome = [Escape(None, 0.0)] * len(wait)
+    for k in np.flatnonzero(plateau & (wait == 0) & going).tolist():
+        one, extra = problem.trial(k), 0.0
+        if residual is None:
+            left, extra = one.residual(X.trial(k)), 1.0
+        else:
+            left = some_of(residual, k)[: one.m]
+        found, passes = escaped(one, X.trial(k), left)
+        failed[k] = failed[k] + 1 if found is None else 0
+        wait[k], stuck[k] = 2 ** failed[k], still[k] and failed[k] > 0
+        outcome[k] = Escape(found, passes + extra)
+    return replace(memory, wait=wait, failed=failed, stuck=stuck), outcome
 
 
 def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> Escape:
@@ -120,11 +134,11 @@ def _replaced(problem: Problem, X: TuckerTensor) -> TuckerTensor | None:
     rank = tuple(max(1, r - 1) for r in X.rank)
     if rank == X.rank or attainable_rank(rank) != rank:
         return None
-    search: Search | None = Search.at(problem, hosvd(X, rank, warn=False))
+    search = Search.at(problem, hosvd(X, rank, warn=False))
     for _ in range(STEPS):
-        search = search and search.step(problem)
-    if search is None:
-        return None
+        search, broken = search.step(problem)
+        if broken:
+            return None
     found = _stepped(problem, search.T.X, search.residual, (1,) * len(rank))
     return None if found is None else hosvd(found, X.rank, warn=False)
 

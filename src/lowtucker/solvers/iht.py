@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -11,7 +12,7 @@ import numpy as np
 from lowtucker._array import Array, like, namespace, per_trial
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, Memory, Solver, State
+from lowtucker.solvers.base import Bound, Memory, Solver, State, selected
 from lowtucker.solvers.sampling import BlockSampler, Draw
 from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.solvers.steps import check_step, judge, normalised_step
@@ -48,6 +49,10 @@ class Look:
     residual: Array
     gradient: Array
     step: Any = None
+
+    def select(self, which: Sequence[int]) -> Look:
+        """Select problems of a batch, by position."""
+        return selected(self, which)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

@@ -1,17 +1,29 @@
-"""What the Riemannian solvers share: binding to one problem, the start, the linear model at X."""
+"""What the Riemannian solvers share: binding, the start, the linear model at X."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import Array, conj, eps, is_complex, like, namespace, real, to_numpy
+from lowtucker._array import (
+    Array,
+    conj,
+    eps,
+    is_complex,
+    like,
+    namespace,
+    real,
+    real_dtype,
+    to_numpy,
+)
 from lowtucker._array.clock import TimeUp, check_time, unwatched
 from lowtucker._array.linalg import eigvalsh, solve
 from lowtucker._array.random import Seed, Stream, as_seed, generator
+from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, Solver, State
@@ -26,14 +38,19 @@ __all__ = [
     "Manifold",
     "Model",
     "ProductModel",
+    "Starts",
     "blown_up",
-    "bootstrap_start",
+    "bootstrap_starts",
     "covariance_error",
     "damped_step",
     "dot",
     "eigenvalues",
+    "finite_vectors",
     "full_rank_margin",
     "has_full_rank",
+    "joined",
+    "of_members",
+    "some_of",
 ]
 
 
@@ -46,22 +63,29 @@ NOT_SEEN = 1e-3
 
 
 class Step(NamedTuple):
-    """A step in tangent coordinates, the fall of the cost it promises, and the passes it took."""
+    """A step in tangent coordinates, the fall of the cost it promises, and the passes it took.
+
+    For a batch ``xi`` and ``promise`` have a leading axis.
+    """
 
     xi: Array
-    promise: float
+    promise: Any
     passes: float
 
 
-class Model(NamedTuple):
-    """Linear model of the measurements at X: the normal equations and the residual."""
+@dataclass(frozen=True, eq=False)
+class Model:
+    """Linear model of the measurements at X, or at a batch: normal equations and residual."""
 
     T: TangentSpace
     equations: NormalEquations
 
     @classmethod
     def at(cls, problem: Problem, X: TuckerTensor) -> Model:
-        """Model of a problem or a block, by one pass over its rows."""
+        """Model of a problem or a block, by one pass over its rows, whatever the batch of X.
+
+        X is a batch for a batch of problems; of one problem it may be one.
+        """
         T = TangentSpace(X)
         return cls(T, problem.A.tangent(T).normal_equations(problem.y, problem.weights))
 
@@ -80,14 +104,31 @@ class Model(NamedTuple):
         """D^* W r."""
         return self.equations.gradient
 
-    def step(self, damping: float, _accuracy: float) -> Step:
+    def step(self, damping: Any, _accuracy: Any) -> Step:
         """Damped least squares, from the normal equations. No pass."""
         xi = damped_step(self.equations, damping)
         gram, gradient = self.equations[:2]
-        return Step(xi, 2 * dot(xi, gradient) - dot(xi, gram @ xi), 0.0)
+        curved = namespace(xi).matmul(gram, xi[..., None])[..., 0]
+        return Step(xi, 2 * dot(xi, gradient) - dot(xi, curved), 0.0)
+
+    def select(self, which: Sequence[int]) -> Model:
+        """Model of some of a batch, by position."""
+        return Model(self.T.take(which), self.equations.map(lambda x: some_of(x, which)))
+
+    def single(self) -> Model:
+        """Model of a batch of one, without the leading axis."""
+        return Model(self.T.take(0), self.equations.map(lambda x: some_of(x, 0)))
+
+    @classmethod
+    def concat(cls, models: Sequence[Model]) -> Model:
+        """Join batches along the leading axis."""
+        first, *others = (model.equations for model in models)
+        T = TangentSpace.concat([model.T for model in models])
+        return cls(T, first.map(lambda *arrays: joined(arrays), *others))
 
 
-class ProductModel(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class ProductModel:
     """The same model by products with D alone, where the gram matrix would be too large."""
 
     T: TangentSpace
@@ -95,7 +136,7 @@ class ProductModel(NamedTuple):
     weights: Array | None
     residual: Array
     gradient: Array
-    scale: float  # s, by what the measurements see of X itself
+    scale: Any  # s, by what the measurements see of X itself
 
     @classmethod
     def at(cls, problem: Problem, X: TuckerTensor) -> ProductModel:
@@ -103,8 +144,9 @@ class ProductModel(NamedTuple):
         T = TangentSpace(X)
         design = problem.A.tangent(T)
         residual, gradient = design.misfit(problem.y, problem.weights)
-        seen = float(problem.weighted_norm(problem.y - residual))
-        ratio = seen / (float(X.norm()) or 1.0)
+        seen = to_numpy(problem.weighted_norm(problem.y - residual))
+        size = to_numpy(X.norm())
+        ratio = seen / np.where(size > 0, size, 1.0)
         return cls(T, design, problem.weights, residual, gradient, ratio * ratio)
 
     @property
@@ -112,10 +154,52 @@ class ProductModel(NamedTuple):
         """Passes over the rows that it took."""
         return 2.0
 
-    def step(self, damping: float, accuracy: float) -> Step:
+    def select(self, which: Sequence[int]) -> ProductModel:
+        """Model of some of a batch, by position."""
+        T, w = self.T.take(which), self.weights
+        w = w if w is None or w.ndim == 1 else some_of(w, which)
+        residual, gradient, scale = (
+            some_of(x, which) for x in (self.residual, self.gradient, self.scale)
+        )
+        return ProductModel(T, self.design.A.select(which).tangent(T), w, residual, gradient, scale)
+
+    def single(self) -> ProductModel:
+        """Model of a batch of one, without the leading axis."""
+        return self._trial(0)
+
+    def _trial(self, k: int) -> ProductModel:
+        T, w = self.T.take(k), self.weights
+        w = w if w is None or w.ndim == 1 else w[k, ...]
+        residual, gradient = some_of(self.residual, k), self.gradient[k, ...]
+        design = self.design.A.trial(k).tangent(T)
+        return ProductModel(T, design, w, residual, gradient, self.scale[k])
+
+    @classmethod
+    def concat(cls, models: Sequence[ProductModel]) -> ProductModel:
+        """Join batches of one operator along the leading axis."""
+        T, first = TangentSpace.concat([model.T for model in models]), models[0]
+        residual = joined([model.residual for model in models])
+        gradient = joined([model.gradient for model in models])
+        scale = np.concatenate([model.scale for model in models])
+        return cls(T, first.design.A.tangent(T), first.weights, residual, gradient, scale)
+
+    def step(self, damping: Any, accuracy: Any) -> Step:
         """Damped least squares by LSMR, to a relative accuracy. Two passes an iteration.
 
-        Complex numbers are pairs of real ones to it: the inner product is its real part. It gets
+        The models of a batch one after the other, each with its damping and accuracy.
+        """
+        if not self.T.batch_shape:
+            return self._step(float(damping), float(accuracy))
+        count = self.T.batch_shape[0]
+        given = zip(*np.broadcast_arrays(damping, accuracy, np.zeros(count))[:2], strict=True)
+        steps = [self._trial(k)._step(float(a), float(b)) for k, (a, b) in enumerate(given)]
+        xi, promise, passes = zip(*steps, strict=True)
+        return Step(namespace(*xi).stack(xi), np.array(promise), max(passes))
+
+    def _step(self, damping: float, accuracy: float) -> Step:
+        """Step of one model.
+
+        Complex numbers are pairs of real ones to LSMR: the inner product is its real part. It gets
         D and r in units of their own, powers of two: it takes D for singular where that is small.
         """
         from scipy.sparse.linalg import LinearOperator, lsmr
@@ -150,6 +234,25 @@ class ProductModel(NamedTuple):
         return Step(xi, promise, 2.0 * iterations + 2)
 
 
+def some_of(x: Array, which: Any) -> Array:
+    """Some of a batch, by position; one of them, without the leading axis, for an int.
+
+    A residual that is elsewhere stays there.
+    """
+    if isinstance(x, Deferred):
+        return x.take(which)
+    if isinstance(which, int):
+        return x[which, ...]
+    return namespace(x).take(x, like(np.asarray(which), x), axis=0)
+
+
+def joined(arrays: Sequence[Array]) -> Array:
+    """Join batches along the leading axis."""
+    if isinstance(arrays[0], Deferred):
+        return Deferred.concat(arrays)
+    return namespace(*arrays).concat(arrays)
+
+
 def _as_reals(x: Array) -> Any:
     """Vector of numbers as NumPy reals; complex ones as pairs."""
     flat = np.ascontiguousarray(to_numpy(x))
@@ -169,41 +272,60 @@ class Level(Memory):
     level: Array
 
 
+class Starts(NamedTuple):
+    """Starts of the problems of a batch, or of one problem.
+
+    ``levels`` are relative residuals on a few rows, 0 where they are not known.
+    """
+
+    X: TuckerTensor
+    levels: np.ndarray[Any, Any]
+    passes: float
+
+
 @dataclass(frozen=True, repr=False, kw_only=True)
 class Manifold(Solver):
-    """Solver on the tensors of one Tucker rank; it takes one problem, not a batch.
+    """Solver on the tensors of one Tucker rank, for one problem or a batch.
 
-    A subclass has ``advance``, ``_first_memory``, and ``_look`` where the next step needs what is
-    measured at X beforehand.
+    A subclass has ``memory``, ``advance``, ``_first_memory``, and ``_look`` where the next step
+    needs what is measured at X beforehand.
     """
+
+    batch_first: ClassVar[bool] = True
+    # What it remembers
+    memory: ClassVar[type[Memory]] = Level
 
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank: what no tensor attains is clipped."""
-        name = type(self).__name__
-        if problem.batch_shape:
-            raise ValueError(
-                f"{name} takes one problem, got a batch of {problem.batch_shape}. Solve them one "
-                "by one, or use TIHT or StoTIHT."
-            )
         if rank is None:
-            raise ValueError(f"{name} needs a rank: give rank=(r1, ..., rd).")
+            raise ValueError(f"{type(self).__name__} needs a rank: give rank=(r1, ..., rd).")
         return Bound(self, problem, attainable_rank(check_rank(rank, problem.shape)))
 
     def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start: a given tensor, or the truncated adjoint, scaled."""
         problem, rank = bound.problem, bound.rank
         if isinstance(start, State):
-            state = adopt(start, problem, rank, type(self._first_memory(start.X, 0.0)))
+            state = adopt(start, problem, rank, self.memory)
+            state = state if bound.is_batch else state.batched()
             if state.memory is None:
-                state = replace(state, memory=self._first_memory(state.X, 1.0))
+                levels = np.ones(state.X.batch_shape)
+                state = replace(state, memory=self._first_memory(state.X, levels))
             return replace(self._looked(bound, state), passes=start.passes)
         X = as_start(start, problem, settle_thresholding(None, rank, problem))
-        passes = level = 0.0
-        if float(X.norm()) == 0:  # there is no tangent space at zero
+        X, seed = X if bound.is_batch else X.batched(), as_seed(seed)
+        count, passes = X.batch_shape[0], 0.0
+        trials = bound.trials or tuple(range(seed[1], seed[1] + count))
+        levels = np.zeros(count)
+        zero = np.flatnonzero(to_numpy(X.norm()) == 0)  # there is no tangent space at zero
+        if zero.size:
             with unwatched():  # even a call that has no time left returns a start
-                X, level, passes = self._own_start(bound, as_seed(seed), 0)
-        memory = self._first_memory(X, level)
-        return self._looked(bound, first_state(X, memory, as_seed(seed), passes))
+                numbers = [(k, 0) for k in zero.tolist()]
+                made = self._starts(bound, numbers, (seed[0], trials))
+            X = made.X if zero.size == count else X.put(zero, made.X)
+            levels[zero], passes = made.levels, made.passes
+        memory = self._first_memory(X, levels)
+        state = first_state(X, memory, seed, passes)
+        return self._looked(bound, replace(state, trials=trials))
 
     def _looked(self, bound: Bound, state: State) -> State:
         """State from which a step may follow; as it is where there is no time for one."""
@@ -212,13 +334,24 @@ class Manifold(Solver):
         except TimeUp:
             return state
 
-    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        """Memory at a start with that relative residual on a few rows (0 if not known)."""
-        return Level(level * namespace(X.core).ones_like(X.norm()))
+    def _first_memory(self, X: TuckerTensor, levels: np.ndarray[Any, Any]) -> Memory:
+        """Memory at a start with these relative residuals on a few rows (0 if not known)."""
+        return Level(like(levels, X.core, real_dtype(X.core)))
 
-    def _own_start(self, bound: Bound, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
-        """Start k, its relative residual on a few rows (0 if not known), and the passes."""
-        return bootstrap_start(bound.problem, bound.rank, seed, k)
+    def _starts(
+        self,
+        bound: Bound,
+        which: Sequence[tuple[int, int]],
+        seeds: tuple[int, tuple[int, ...]],
+    ) -> Starts:
+        """Make starts, each given by the position of its problem and its number there.
+
+        ``seeds`` are the seed of the run and the numbers of all problems.
+        """
+        owners = [k for k, _ in which]
+        problem = of_members(bound.problem, owners)
+        draws = [((seeds[0], seeds[1][k]), number) for k, number in which]
+        return bootstrap_starts(problem, bound.rank, draws)
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate by the covariance of the last model; see :func:`covariance_error`.
@@ -226,71 +359,101 @@ class Manifold(Solver):
         A model of a block stands for all rows only where these are isotropic: a block of entries
         may miss a slice that others sample.
         """
-        if not isinstance(state.cache, Model):
+        model = state.cache
+        if not isinstance(model, Model):
             return None
         problem = bound.problem
-        T, equations = state.cache
-        share = equations.residual.shape[0] / problem.m  # of the rows that the model has seen
+        share = model.residual.shape[-1] / problem.m  # of the rows that the model has seen
         if share < 1 and not problem.A.traits.isotropic:
             return None
         try:
-            values = real(eigvalsh(equations.gram)) / share
+            values = real(eigvalsh(model.equations.gram)) / share
         except np.linalg.LinAlgError:
             return None
-        return covariance_error(problem, T.X, to_numpy(values), residual)
+        return covariance_error(problem, model.T.X, to_numpy(values), residual)
 
     def _look(self, bound: Bound, state: State) -> State:
         """Measure at X what the next step needs: nothing, if it does so itself."""
         return state
 
 
-def bootstrap_start(
-    problem: Problem, rank: tuple[int, ...], seed: Seed, k: int
-) -> tuple[TuckerTensor, float, float]:
-    r"""Truncation of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of it.
+def of_members(problem: Problem, owners: Sequence[int]) -> Problem:
+    """Problem of each of several iterates, given by positions in a batch; one problem stays."""
+    if not problem.batch_shape or list(owners) == list(range(problem.batch_shape[0])):
+        return problem
+    return problem.select(owners)
 
-    Also the relative residual of these rows, and the passes.
+
+def bootstrap_starts(
+    problem: Problem, rank: tuple[int, ...], draws: Sequence[tuple[Seed, int]]
+) -> Starts:
+    r"""Truncations of :math:`\mathcal{A}^*(w y)`, scaled by what some rows see of them.
+
+    One start for each seed and number: of every problem of a batch, or of one problem, whose rows
+    are read once for all.
 
     w are the problem's weights for start 0; further starts multiply them by i.i.d. Exp(1)
     numbers: as if the measurements had been drawn again. The scale is that which fits the
     measurements of the first rows to y best; of all rows, where these are not isotropic.
     """
-    y_plain = problem.y
-    y = y_plain if problem.weights is None else problem.weights * y_plain
-    if k:
-        draws = generator(as_seed(seed), Stream.PROBE).spawn(k)[-1]
-        y = like(draws.exponential(size=problem.m), y, real(y).dtype) * y
-    X = problem.A.spectral_start(y, rank)
-    size = float(X.norm())
-    if not size:
-        return X, 1.0, 1.0
+    A, y_plain, count = problem.A, problem.y, len(draws)
+    xp, m = namespace(y_plain), problem.m
+    v = y_plain if problem.weights is None else problem.weights * y_plain
+    v = xp.broadcast_to(v, (count, m))
+    if any(number for _, number in draws):
+        factors = np.ones((count, m))
+        for k, (seed, number) in enumerate(draws):
+            if number:
+                drawn = generator(as_seed(seed), Stream.PROBE).spawn(number)[-1]
+                factors[k] = drawn.exponential(size=m)
+        v = like(factors, v, real(v).dtype) * v
+    X = _spectral_starts(A, v, rank)
+    sizes = to_numpy(X.norm())
     # were A a multiple c of an isometry, X would be c^2 X* and ||y|| = c ||X*||
-    ratio = float(problem.y_norm) / size
+    ratio = np.where(sizes > 0, to_numpy(problem.y_norm) / np.where(sizes > 0, sizes, 1), 1.0)
     X = X * (ratio * ratio)
-    few = min(problem.m, ROWS) if problem.A.traits.isotropic else problem.m
-    one_block = problem.A.traits.row_separable and few < problem.m
-    A = problem.A.restrict(slice(0, few)) if one_block else problem.A
-    measured, y = A.forward(X)[:few], y_plain[:few]
-    w = 1.0 if problem.weights is None else problem.weights[:few]
+    few = min(m, ROWS) if A.traits.isotropic else m
+    one_block = A.traits.row_separable and few < m
+    A = A.restrict(slice(0, few)) if one_block else A
+    measured, y = A.forward(X)[..., :few], y_plain[..., :few]
+    w = 1.0 if problem.weights is None else problem.weights[..., :few]
     seen = dot(w * measured, measured)
-    factor = (abs(dot(w * measured, y)) / seen if seen > 0 else 0.0) or 1.0
-    left = y - factor * measured
+    with np.errstate(divide="ignore", invalid="ignore"):
+        factor = np.where(seen > 0, np.abs(dot(w * measured, y)) / seen, 0.0)
+    factor = np.where(factor > 0, factor, 1.0)
+    left = y - like(factor, y, real(y).dtype)[:, None] * measured
     size = dot(w * y, y)
-    level = math.sqrt(dot(w * left, left) / size) if size > 0 else 1.0
-    return X * factor, level, 1.0 + (few / problem.m if one_block else 1.0)
+    level = np.sqrt(dot(w * left, left) / np.where(size > 0, size, 1.0))
+    level = np.where((size > 0) & (sizes > 0), level, 1.0)
+    passes = 1.0 + (few / m if one_block else 1.0)
+    return Starts(X * factor, np.broadcast_to(level, (count,)), passes)
 
 
-def damped_step(equations: NormalEquations, damping: float) -> Array:
+def _spectral_starts(A: Any, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
+    """Starts of a batch: together where the rows are then read once, else one after the other."""
+    if A.traits.has_batch_tangent:
+        found: TuckerTensor = A.spectral_start(v, rank)
+        return found
+    every = [A.trial(k).spectral_start(v[k, ...], rank).batched() for k in range(v.shape[0])]
+    return TuckerTensor.concat(every)
+
+
+def damped_step(equations: NormalEquations, damping: Any) -> Array:
     """Solve (D^* W D + damping s I) c = D^* W r, s the mean of the diagonal.
 
-    The damping is kept above rounding: D may have less than full rank.
+    The damping, one number or one for each of a batch, is kept above rounding: D may have less than
+    full rank.
     """
-    xp = namespace(equations.gram)
-    diagonal = real(xp.linalg.diagonal(equations.gram))
+    gram = equations.gram
+    xp = namespace(gram)
+    diagonal = real(xp.linalg.diagonal(gram))
+    floor = np.maximum(damping, 4 * eps(diagonal))
+    scale = like(floor, diagonal, diagonal.dtype) * xp.mean(diagonal, axis=-1)
     # a design of zeros has a gradient of zeros: any other matrix solves it
-    scale = max(damping, 4 * eps(diagonal)) * float(xp.mean(diagonal)) or 1.0
-    unit = like(np.eye(diagonal.shape[0]), equations.gram, equations.gram.dtype)
-    return solve(equations.gram + scale * unit, equations.gradient)
+    scale = xp.where(scale > 0, scale, xp.ones_like(scale))
+    unit = like(np.eye(diagonal.shape[-1]), gram, gram.dtype)
+    damped = gram + scale[..., None, None] * unit
+    return solve(damped, equations.gradient[..., None])[..., 0]
 
 
 def eigenvalues(problem: Problem, X: TuckerTensor) -> np.ndarray[Any, Any]:
@@ -341,18 +504,27 @@ def has_full_rank(problem: Problem, X: TuckerTensor, seed: Seed) -> bool:
     length = math.sqrt(dot(g, g))
     unit = float(problem.weighted_norm(seen)) / length
     for accuracy in (1e-4, 10 * eps(core) ** 0.5):
-        missed = model._replace(residual=seen).step(0.0, accuracy).xi - g
+        missed = replace(model, residual=seen).step(0.0, accuracy).xi - g
         size = math.sqrt(dot(missed, missed))
         if size < 0.01 * length / model.T.dof**0.5:  # the part of g along one direction is larger
             return True
     return bool(float(problem.weighted_norm(model.design.matvec(missed))) > NOT_SEEN * size * unit)
 
 
-def blown_up(state: State) -> State:
-    """State of a run whose next step is not finite: it stays where it is."""
-    return replace(state, t=state.t + 1, diverged=state.diverged | True)
+def blown_up(state: State, which: Any = True) -> State:
+    """State of a run whose next step is not finite, for some problems: they stay where they are."""
+    xp = namespace(state.diverged)
+    mask = like(np.broadcast_to(which, state.diverged.shape), state.diverged)
+    return replace(state, t=state.t + 1, diverged=xp.logical_or(state.diverged, mask))
 
 
-def dot(a: Array, b: Array) -> float:
-    """Real inner product of coordinates."""
-    return float(real(namespace(a).sum(conj(a) * b)))
+def dot(a: Array, b: Array) -> Any:
+    """Real inner products of coordinates: a NumPy number, or an array of one for each vector."""
+    return to_numpy(real(namespace(a, b).sum(conj(a) * b, axis=-1)))
+
+
+def finite_vectors(x: Array) -> np.ndarray[Any, Any]:
+    """Whether all entries of every vector of a batch are finite."""
+    xp = namespace(x)
+    found: np.ndarray[Any, Any] = to_numpy(xp.isfinite(xp.sum(xp.abs(x), axis=-1)))
+    return found

@@ -5,12 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from lowtucker._array import Array
+from lowtucker._array import Array, to_numpy
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.conjugate import Search
-from lowtucker.solvers.escape import Patient, after_step
-from lowtucker.solvers.manifold import Manifold, blown_up
-from lowtucker.tensor.products import shifted
+from lowtucker.solvers.escape import Patient, after_steps
+from lowtucker.solvers.manifold import Manifold, blown_up, of_members
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RCG"]
@@ -53,35 +52,41 @@ class RCG(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
-    def is_stuck(self, state: State) -> bool:
-        """Whether it is at a minimum whose residual is not zero."""
-        return isinstance(state.memory, Patient) and state.memory.stuck
+    memory: ClassVar[type[Memory]] = Direction
+
+    def is_stuck(self, state: State) -> Any:
+        """Whether it is at a minimum whose residual is not zero, for every problem."""
+        return state.memory.stuck if isinstance(state.memory, Patient) else False
 
     def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the last step measured."""
         return super().residual(bound, state) if state.cache is None else state.cache.residual
 
-    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        return Direction(direction=None)
+    def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
+        return Direction.of(len(levels), direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
         search, kept = Search.at(bound.problem, X), state.memory.direction
         if kept is not None:  # a resumed run keeps its direction
-            search = search._replace(direction=shifted(kept, search.unit))
+            search = search._replace(direction=search.in_units(kept, 1))
         memory = replace(state.memory, direction=search.kept)
         return replace(state, X=X, memory=memory, cache=search, passes=passes)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
         problem, old = bound.problem, state.cache
-        new = old.step(problem)
-        if new is None:
-            return blown_up(state)
-        before, now = (float(problem.relative(one.residual)) for one in (old, new))
-        memory, escape = after_step(state.memory, before, now, problem, new.T.X, new.residual)
-        passes = state.passes + 2 + escape.passes
-        if escape.X is not None:
-            new, passes = Search.at(problem, escape.X), passes + 1
+        new, broken = old.step(problem)
+        before, now = (to_numpy(problem.relative(one.residual)) for one in (old, new))
+        memory, escapes = after_steps(
+            state.memory, before, now, problem, new.T.X, new.residual, ~broken
+        )
+        passes = state.passes + 2 + max(escape.passes for escape in escapes)
+        found = [k for k, escape in enumerate(escapes) if escape.X is not None]
+        if found:
+            X = TuckerTensor.concat([escapes[k].X.batched() for k in found])
+            new = new.put(found, Search.at(of_members(problem, found), X))
         memory = replace(memory, direction=new.kept)
-        return replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)
+        passes += bool(found)
+        after = replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)
+        return blown_up(replace(after, t=state.t), broken) if broken.any() else after

@@ -2,25 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from lowtucker._array import Array, all_finite, as_flag, as_integer, as_number, eps, namespace
+import numpy as np
+
+from lowtucker._array import (
+    Array,
+    as_flag,
+    as_integer,
+    as_number,
+    eps,
+    namespace,
+    to_numpy,
+)
 from lowtucker._array.clock import mostly_used
-from lowtucker._array.random import Seed
 from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import gram_pays
+from lowtucker.solvers.crew import Course, Crew, Move, Start, Trace
 from lowtucker.solvers.escape import escaped
-from lowtucker.solvers.manifold import Manifold, Model, ProductModel, blown_up, dot
+from lowtucker.solvers.manifold import (
+    Manifold,
+    Model,
+    ProductModel,
+    Starts,
+    Step,
+    blown_up,
+    dot,
+    finite_vectors,
+    of_members,
+    some_of,
+)
 from lowtucker.solvers.noise import is_noise
+from lowtucker.solvers.start import in_dtype
 from lowtucker.solvers.tiht import TIHT
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RGN"]
 
+NumPyArray = np.ndarray[Any, Any]
 # A local minimum: after so many iterations from a start, a fall of less than a share in so many;
 # sooner where there are other starts
 LONG, SHORT = (12, 5, 0.03), (6, 3, 0.05)
@@ -40,33 +64,8 @@ LARGE, FEW = 5000, 300
 ROUNDING = 10
 
 
-@dataclass(frozen=True)
-class Trace(Memory):
-    """What Gauss-Newton remembers.
-
-    Attributes
-    ----------
-    damping : array, shape ()
-        The damping lambda.
-    attempt : int
-        Starts that were used up.
-    trace : tuple of float
-        Relative residuals since the start, the latest last.
-    ends : tuple of float
-        Relative residuals where earlier starts ended.
-    stuck : bool
-        Whether it has given up.
-    last : bool
-        Whether the residual was found to be noise: this start is the last, and goes on to its
-        minimum.
-    """
-
-    damping: Any
-    attempt: int = 0
-    trace: tuple[float, ...] = ()
-    ends: tuple[float, ...] = ()
-    stuck: bool = False
-    last: bool = False
+# Starts of a problem that run together, at most, and the numbers of their gram matrices
+TOGETHER, NUMBERS = 16, 2 * 10**7
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -128,6 +127,7 @@ class RGN(Manifold):
     products: bool | None = None
 
     self_terminating: ClassVar[bool] = True
+    memory: ClassVar[type[Memory]] = Trace
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -142,13 +142,17 @@ class RGN(Manifold):
         attempt = self.restarts(state)
         return self.name if not attempt else f"{self.name} restart {attempt}"
 
-    def is_stuck(self, state: State) -> bool:
-        """Whether no start leads further."""
-        return isinstance(state.memory, Trace) and state.memory.stuck
+    def is_stuck(self, state: State) -> Any:
+        """Whether no start leads further, for every problem."""
+        if not isinstance(state.memory, Trace):
+            return False
+        return np.array([course.stuck for course in state.memory.courses])
 
     def restarts(self, state: State) -> int:
-        """Starts that were used up."""
-        return state.memory.attempt if isinstance(state.memory, Trace) else 0
+        """Starts that were begun after the first, of the problem with the most."""
+        if not isinstance(state.memory, Trace):
+            return 0
+        return max(course.begun for course in state.memory.courses) - 1
 
     def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the model has."""
@@ -157,8 +161,8 @@ class RGN(Manifold):
         residual: Array = state.cache.residual
         return residual
 
-    def _first_memory(self, X: TuckerTensor, level: float) -> Memory:
-        return Trace(namespace(X.core).ones_like(X.norm()))
+    def _first_memory(self, X: TuckerTensor, levels: NumPyArray) -> Memory:
+        return Trace(tuple(Course() for _ in levels), X)
 
     @property
     def forms_full_tensor(self) -> bool:
@@ -173,99 +177,265 @@ class RGN(Manifold):
             return dof <= FEW
         return dof <= LARGE and gram_pays(problem, rank)
 
-    def _model(self, problem: Problem, X: TuckerTensor) -> Model | ProductModel:
+    def _model(self, problem: Problem, X: TuckerTensor) -> Any:
         return (Model if self._by_gram(problem, X.rank) else ProductModel).at(problem, X)
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
-        """Estimate where the last start came as far as the best: the model is one of its X."""
-        trace = getattr(state.memory, "trace", ())
-        if not trace or trace[-1] > 1.01 * residual:
+        """Estimate where a start at work came as far as the best: the model is one of its X."""
+        memory = state.memory
+        if not isinstance(memory, Trace) or not memory.starts[0].trace:
+            return None
+        if min(start.level for start in memory.starts) > 1.01 * residual:
             return None
         return super().error_estimate(bound, state, residual)
 
-    def _own_start(self, bound: Bound, seed: Seed, k: int) -> tuple[TuckerTensor, float, float]:
-        X, level, passes = super()._own_start(bound, seed, k)
-        if not self.iht_steps or k % 2 == 0:
-            return X, level, passes
-        tiht = TIHT().bind(bound.problem, bound.rank)
-        state = tiht.init(X, seed)
+    def _starts(
+        self, bound: Bound, which: Sequence[tuple[int, int]], seeds: tuple[int, tuple[int, ...]]
+    ) -> Starts:
+        made = super()._starts(bound, which, seeds)
+        prepared = [i for i, (_, number) in enumerate(which) if number % 2]
+        if not self.iht_steps or not prepared:
+            return made
+        tiht = TIHT().bind(_copies(bound.problem, [which[i][0] for i in prepared]), bound.rank)
+        state = tiht.init(made.X.take(prepared), seeds[0])
         for _ in range(self.iht_steps):
             state = tiht.advance(state)
-        return state.X.single(), 0.0, passes + state.passes
+        X = made.X.put(prepared, state.X)
+        return Starts(X, 0 * made.levels, made.passes + state.passes)
 
     def _look(self, bound: Bound, state: State) -> State:
-        problem, memory = bound.problem, state.memory
-        model = self._model(problem, state.X)
-        relative = float(problem.relative(model.residual))
-        # a state of other measurements or weights starts over
-        first = not memory.trace or abs(relative - memory.trace[-1]) > 1e-3 * relative
-        if first:
-            damping = namespace(memory.damping).full_like(memory.damping, self.damping)
-            memory = replace(memory, damping=damping, trace=(relative,))
-        passes = state.passes + model.passes
-        return replace(state, X=model.T.X, memory=memory, cache=model, passes=passes)
+        memory = state.memory
+        X = in_dtype(memory.X, bound.problem)
+        model, relative = self._measured(bound, X, memory.owners)
+        levels = iter(relative)
+        courses = [
+            replace(course, starts=tuple(self._at(start, next(levels)) for start in course.starts))
+            for course in memory.courses
+        ]
+        return self._state(replace(state, passes=state.passes + model.passes), courses, model)
+
+    def _at(self, start: Start, level: float) -> Start:
+        """Start at a residual; a state of other measurements or weights begins anew."""
+        if start.trace and abs(level - start.level) <= 1e-3 * level:
+            return start
+        return replace(start, damping=self.damping, trace=(level,))
+
+    def _measured(
+        self, bound: Bound, X: TuckerTensor, owners: Sequence[int]
+    ) -> tuple[Any, list[float]]:
+        """Model at iterates of these problems, and their relative residuals."""
+        problem = of_members(bound.problem, owners)
+        model = self._model(problem, X)
+        relative = np.asarray(to_numpy(problem.relative(model.residual)), dtype=np.float64)
+        return model, relative.tolist()
+
+    def _state(self, state: State, courses: Sequence[Course], model: Any) -> State:
+        """State with these starts at work, and their models."""
+        memory = Trace(tuple(courses), model.T.X)
+        crew = Crew(model, memory.owners, memory.best)
+        everyone = crew.best == list(range(len(crew.owners)))
+        X = memory.X if everyone else memory.X.take(crew.best)
+        return replace(state, X=X, memory=memory, cache=crew)
 
     def advance(self, bound: Bound, state: State) -> State:
-        """One damped Gauss-Newton step, or a new start where the last one got stuck."""
-        problem, model, memory = bound.problem, state.cache, state.memory
-        relative, damping = memory.trace[-1], float(memory.damping)
-        accuracy = max(0.1 * min(1.0, relative), eps(problem.y))
-        xi, predicted, passes = model.step(damping * min(1.0, relative), accuracy)
+        """One damped Gauss-Newton step of every start at work; new starts for those at their end.
+
+        One pass over the rows of a problem, whatever the number of its starts.
+        """
+        model, owners = state.cache.model, state.cache.owners
+        levels = np.array([start.level for start in state.memory.starts])
+        damping = np.array([start.damping for start in state.memory.starts])
+        accuracy = np.maximum(0.1 * np.minimum(1.0, levels), eps(bound.problem.y))
+        step = model.step(damping * np.minimum(1.0, levels), accuracy)
+        scale = np.asarray(to_numpy(bound.problem.y_norm), dtype=np.float64)
+        scale = np.broadcast_to(scale, (len(state.trials),))[owners]
+        # a step that promises nothing: a least-squares solution that is not zero
+        minimum = dot(step.xi, model.gradient) <= NOTHING * (levels * scale) ** 2
+        state = replace(state, t=state.t + 1, passes=state.passes + step.passes)
+        state, courses, moves = self._planned(bound, state, finite_vectors(step.xi), minimum)
+        squares = np.where(scale > 0, scale, 1.0) ** 2
+        return self._moved(bound, state, courses, moves, step, squares)
+
+    # What starts do next
+
+    def _planned(
+        self, bound: Bound, state: State, finite: NumPyArray, minimum: NumPyArray
+    ) -> tuple[State, list[Course], list[Move]]:
+        """Decide what the starts of every problem do next."""
+        courses, moves, first = [], [], 0
+        broken, passes = np.zeros(len(state.trials), dtype=bool), 0.0
+        for k, course in enumerate(state.memory.courses):
+            members = range(first, first + len(course.starts))
+            first = members.stop
+            broken[k] = not any(finite[i] for i in members)
+            if course.stuck or broken[k]:
+                some = [Move(k, course.starts[course.best], members[course.best], stays=True)]
+            else:
+                going = [
+                    (Move(k, start, i), bool(minimum[i]))
+                    for i, start in zip(members, course.starts, strict=True)
+                    if finite[i]
+                ]
+                course, some, cost = self._next(bound, state, course, going)
+                passes = max(passes, cost)
+            courses.append(course)
+            moves += some
         state = replace(state, passes=state.passes + passes)
-        if not all_finite(xi):
-            return blown_up(state)
-        falling = len(memory.trace) < 2 or relative < 0.5 * memory.trace[-2]
-        if relative <= ROUNDING * eps(problem.y) and not falling:  # rounding error: no further fall
-            return replace(state, t=state.t + 1, memory=replace(memory, stuck=True))
-        patience = SHORT if self.starts > 1 and not memory.last else LONG
-        at_minimum = self._at_minimum(problem, state, xi)
-        if at_minimum or _is_stuck(memory.trace, patience):
-            return self._restart(bound, state, at_minimum)
-        tried = self._model(problem, model.T.retract(xi))
-        now = float(problem.relative(tried.residual))
-        scale = float(problem.y_norm) or 1.0
-        fell = (relative * relative - now * now) * scale * scale
-        better = now < relative
-        gain = fell / predicted if predicted > 0 else 0.0
-        factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
-        kept = tried if better else model
-        passes = state.passes + tried.passes
-        trace = (*memory.trace, now if better else relative)
-        memory = replace(memory, damping=memory.damping * factor, trace=trace)
-        t = state.t + 1
-        return replace(state, X=kept.T.X, t=t, memory=memory, cache=kept, passes=passes)
+        if broken.any():
+            state = blown_up(replace(state, t=state.t - 1), broken)
+        return state, courses, moves
 
-    def _at_minimum(self, problem: Problem, state: State, xi: Array) -> bool:
-        """Whether the step promises nothing: a least-squares solution that is not zero."""
-        promise = dot(xi, state.cache.gradient)
-        left = state.memory.trace[-1] * float(problem.y_norm)
-        return bool(promise <= NOTHING * left * left)
+    def _next(
+        self, bound: Bound, state: State, course: Course, going: list[tuple[Move, bool]]
+    ) -> tuple[Course, list[Move], float]:
+        """Decide what the starts of a problem do next; also the passes that it took to decide.
 
-    def _restart(self, bound: Bound, state: State, at_minimum: bool) -> State:
-        """Leave a saddle point, try another start, or give up; or go on, to the end of noise."""
-        problem, model, memory = bound.problem, state.cache, state.memory
-        attempt = memory.attempt + 1
-        ends = (*memory.ends, memory.trace[-1])
-        dof = model.T.dof
-        plenty = problem.equations >= PLENTY * dof
-        over = attempt >= self.starts or _same_again(ends, plenty) or mostly_used("other starts")
-        over = over or memory.last
-        noise = is_noise(problem, model.residual, model.T.X) if not over and attempt == 1 else None
-        state = replace(state, t=state.t + 1, passes=state.passes + (noise is not None))
+        ``going`` are their steps, and whether these promise nothing.
+        """
+        moves: list[Move] = []
+        passes, k, rounding = 0.0, going[0][0].owner, ROUNDING * eps(bound.problem.y)
+        for position, (move, minimum) in enumerate(going):
+            trace = move.start.trace
+            falling = len(trace) < 2 or trace[-1] < 0.5 * trace[-2]
+            if trace[-1] <= rounding and not falling:  # rounding error: no further fall
+                return replace(course, stuck=True), [move._replace(stays=True)], passes
+            patience = SHORT if self.starts > 1 and not move.start.last else LONG
+            if not (minimum or _is_stuck(trace, patience)):
+                moves.append(move)
+                continue
+            others = len(moves) + len(going) - position - 1
+            course, after, cost = self._ended(bound, state, course, move, minimum, others)
+            passes += cost
+            if course.stuck:
+                best, _ = min(going, key=lambda one: one[0].start.level)
+                return course, [best._replace(stays=True)], passes
+            moves += [] if after is None else [after]
+        if len(moves) < len(course.starts):
+            room = min(course.begun, self._together(bound)) - len(moves)
+            numbers = range(course.begun, min(course.begun + room, self.starts))
+            moves += [Move(k, Start(number)) for number in numbers]
+            course = replace(course, begun=course.begun + len(numbers))
+        return course, moves, passes
+
+    def _together(self, bound: Bound) -> int:
+        """Starts of a problem that may run together."""
+        if not self._by_gram(bound.problem, bound.rank):
+            return 1
+        dof = degrees_of_freedom(bound.problem.shape, bound.rank)
+        return max(1, min(TOGETHER, NUMBERS // dof**2))
+
+    def _ended(
+        self, bound: Bound, state: State, course: Course, move: Move, minimum: bool, others: int
+    ) -> tuple[Course, Move | None, float]:
+        """Leave a saddle point, or give way to other starts, or give up; or go on, to noise."""
+        model, start, i = state.cache.model, move.start, move.member
+        problem = bound.problem.trial(move.owner)
+        ends = (*course.ends, start.level)
+        plenty = problem.equations >= PLENTY * model.T.dof
+        over = (course.begun >= self.starts and not others) or start.last
+        over = over or _same_again(ends, plenty) or mostly_used("other starts")
+        X, residual = model.T.X.trial(i), some_of(model.residual, i)[: problem.m]
+        noise = is_noise(problem, residual, X) if not over and len(ends) == 1 else None
+        passes = float(noise is not None)
         # with fewer measurements, by normal equations, other starts are cheaper; and one start
         # alone is a refit of something good
         if not noise and (isinstance(model, ProductModel) or (plenty and self.starts > 1)):
-            X, passes = escaped(problem, model.T.X, model.residual)
-            state = replace(state, passes=state.passes + passes)
-            if X is not None:
-                return self._look(bound, replace(state, X=X, memory=replace(memory, trace=())))
-        if noise and not at_minimum:
-            return replace(state, memory=replace(memory, last=True))
-        if over or noise:
-            return replace(state, memory=replace(memory, stuck=True, ends=ends))
-        X, _, passes = self._own_start(bound, (state.seed, state.trials[0]), attempt)
-        memory = replace(memory, attempt=attempt, trace=(), ends=ends)
-        return self._look(bound, replace(state, X=X, memory=memory, passes=state.passes + passes))
+            found, cost = escaped(problem, X, residual)
+            passes += cost
+            if found is not None:
+                return course, move._replace(X=found.batched()), passes
+        if noise and not minimum:
+            return course, move._replace(start=replace(start, last=True)), passes
+        return replace(course, ends=ends, stuck=bool(over or noise)), None, passes
+
+    def _moved(
+        self,
+        bound: Bound,
+        state: State,
+        courses: Sequence[Course],
+        moves: Sequence[Move],
+        step: Step,
+        squares: NumPyArray,
+    ) -> State:
+        """Do what is planned, with one model of all new iterates; keep what is better."""
+        old, fresh = state.cache.model, [move for move in moves if not move.stays]
+        models, levels = [old], iter(())
+        if fresh:
+            X, passes = self._iterates(bound, state, fresh, step.xi)
+            tried, relative = self._measured(bound, X, [move.owner for move in fresh])
+            models, levels = [tried, old], iter(enumerate(relative))
+            state = replace(state, passes=state.passes + passes + tried.passes)
+        starts: list[list[Start]] = [[] for _ in courses]
+        places = []
+        for move in moves:
+            start, place = move.start, None
+            if not move.stays:
+                place, level = next(levels)
+                if not move.steps:
+                    start = replace(start, damping=self.damping, trace=(level,))
+                else:
+                    fell = (start.level**2 - level**2) * squares[move.member]
+                    start, better = _after(start, level, fell, float(step.promise[move.member]))
+                    place = place if better else None
+            starts[move.owner].append(start)
+            places.append(len(fresh) + move.member if place is None else place)
+        courses = [
+            replace(course, starts=tuple(some))
+            for course, some in zip(courses, starts, strict=True)
+        ]
+        return self._state(state, courses, _chosen(models, places, len(fresh)))
+
+    def _iterates(
+        self, bound: Bound, state: State, moves: Sequence[Move], xi: Array
+    ) -> tuple[TuckerTensor, float]:
+        """Iterates to which starts go, and the passes that new ones took."""
+        T, passes = state.cache.model.T, 0.0
+        steps = [k for k, move in enumerate(moves) if move.steps]
+        given = [k for k, move in enumerate(moves) if move.X is not None]
+        new = [k for k, move in enumerate(moves) if move.member is None]
+        parts = []
+        if steps:
+            members = [moves[k].member for k in steps]
+            everyone = members == list(range(T.batch_shape[0]))
+            parts.append(
+                T.retract(xi) if everyone else T.take(members).retract(some_of(xi, members))
+            )
+        parts += [moves[k].X for k in given]
+        if new:
+            which = [(moves[k].owner, moves[k].start.number) for k in new]
+            made = self._starts(bound, which, (state.seed, state.trials))
+            parts.append(made.X)
+            passes = made.passes
+        if len(parts) == 1:
+            return parts[0], passes
+        order = [*steps, *given, *new]
+        return TuckerTensor.concat(parts).take(np.argsort(order)), passes
+
+
+def _after(start: Start, level: float, fell: float, promise: float) -> tuple[Start, bool]:
+    """Start after a step to a residual, with its damping; and whether the step is taken."""
+    better = level < start.level
+    gain = fell / promise if promise > 0 else 0.0
+    factor = 6.0 if not better else 0.2 if gain > 0.75 else 3.0 if gain < 0.25 else 1.0
+    trace = (*start.trace, level if better else start.level)
+    return replace(start, damping=start.damping * factor, trace=trace), better
+
+
+def _chosen(models: Sequence[Any], places: Sequence[int], fresh: int) -> Any:
+    """Models at these places among new and old ones, without a copy where they are all new."""
+    if list(places) == list(range(fresh)):
+        return models[0]
+    if all(place >= fresh for place in places):
+        return models[-1].select([place - fresh for place in places])
+    return type(models[0]).concat(models).select(places)
+
+
+def _copies(problem: Problem, owners: Sequence[int]) -> Problem:
+    """Batch with the problem of each of several starts; one operator is shared."""
+    if problem.batch_shape:
+        return of_members(problem, owners)
+    y = namespace(problem.y).broadcast_to(problem.y, (len(owners), problem.m))
+    return Problem(problem.A, y, problem.weights, _trusted=True)
 
 
 def _same_again(ends: tuple[float, ...], plenty: bool) -> bool:

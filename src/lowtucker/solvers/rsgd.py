@@ -6,15 +6,52 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
-from lowtucker._array import all_finite, as_flag, as_integer, namespace
+import numpy as np
+
+from lowtucker._array import (
+    Array,
+    as_flag,
+    as_integer,
+    like,
+    namespace,
+    put,
+    real_dtype,
+    to_numpy,
+)
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, State
-from lowtucker.solvers.manifold import Level, Manifold, Model, blown_up, damped_step, dot
+from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.manifold import (
+    Level,
+    Manifold,
+    Model,
+    blown_up,
+    damped_step,
+    dot,
+    finite_vectors,
+    some_of,
+)
 from lowtucker.solvers.sampling import Shuffled
-from lowtucker.tensor.products import exponent, norm, shifted
+from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RSGD"]
+
+
+@dataclass(frozen=True)
+class Blocks(Level):
+    """Relative residual of the last block, before its step; and whether the epoch may end there.
+
+    Attributes
+    ----------
+    done : array of bool
+        Whether that was small enough: the rest of the epoch is left out.
+    whole : array of bool
+        Whether this epoch is not cut short, for the last one was, too early.
+    """
+
+    done: Any
+    whole: Any
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -60,6 +97,7 @@ class RSGD(Manifold):
     least_squares: bool = False
 
     patience: ClassVar[tuple[int, float]] = (3, 0.2)
+    memory: ClassVar[type[Memory]] = Blocks
 
     def __post_init__(self) -> None:
         """Check the settings."""
@@ -85,44 +123,82 @@ class RSGD(Manifold):
     def _by_gram(self, problem: Problem, rank: tuple[int, ...]) -> bool:
         return True
 
+    def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
+        no = np.zeros(len(levels), dtype=bool)
+        return Blocks(like(levels, X.core, real_dtype(X.core)), no, no)
+
     def advance(self, bound: Bound, state: State) -> State:
-        """One step on the next block."""
-        problem, sampler = bound.problem, bound.sampler
+        """One step on the next block; none for problems that have reached the tolerance."""
+        sampler, memory = bound.sampler, state.memory
         assert sampler is not None
-        rows = sampler.draw(state.t, (state.seed, state.trials[0])).rows
-        block = problem.trusted_block(rows)
+        done, whole = memory.done.copy(), memory.whole
+        if state.t % sampler.steps_per_epoch == 0:
+            done, whole = np.zeros_like(done), done
+        going = np.flatnonzero(~done).tolist()
+        if not going:
+            return replace(state, t=state.t + 1)
+        some = len(going) < len(done)
+        part = state.select(going) if some else state
+        X, level, model, broken = self._step(bound.select(going) if some else bound, part)
+        levels = put(memory.level, np.asarray(going), level) if some else level
+        done[going] = self._done(to_numpy(level), bound.tol) & ~whole[going]
+        passes = state.passes + model.residual.shape[-1] / bound.problem.m
+        state = replace(state, memory=Blocks(levels, done, whole), passes=passes)
+        if len(done) == 1:  # for the error estimate, which one problem has
+            state = replace(state, cache=model)
+        if broken.any():
+            mask = np.zeros(len(done), dtype=bool)
+            mask[going] = broken
+            state = blown_up(replace(state, t=state.t - 1), mask)
+        X = state.X.put(going, X) if some else X
+        return replace(state, X=X, t=state.t + 1)
+
+    def _step(self, bound: Bound, state: State) -> tuple[TuckerTensor, Array, Model, Any]:
+        """Next iterates, relative residuals of the blocks, the model, and which are not finite."""
+        sampler: Any = bound.sampler
+        seeds = (state.seed, state.trials) if bound.is_batch else ((state.seed, *state.trials),)
+        block = bound.problem.trusted_block(sampler.draw(state.t, *seeds).rows)
         model = Model.at(block, state.X)
-        T, equations = model
-        level = block.relative(equations.residual)  # of rows that the last steps have not seen
-        passes = state.passes + block.m / problem.m
-        state = replace(state, memory=Level(level), cache=model, passes=passes)
+        level = block.relative(model.residual)  # of rows that the last steps have not seen
         if self.least_squares:
             strength = min(1.0, max(0.3, 2 / sampler.n_blocks))
-            xi = damped_step(equations, strength * min(1.0, float(level)) ** 2)
+            xi = damped_step(
+                model.equations, strength * np.minimum(1.0, to_numpy(level)).astype(float) ** 2
+            )
         else:
-            g = equations.gradient
-            unit = shifted(g, -exponent(norm(g)))  # fourth powers of A must not overflow
-            curvature = dot(unit, namespace(g).matmul(equations.gram, unit))
-            xi = g * (dot(unit, unit) / curvature if curvature > 0 else 0.0)
-        if not all_finite(xi):
-            return blown_up(state)
-        return replace(state, X=T.retract(xi), t=state.t + 1)
+            xi = _by_line_search(model)
+        broken = ~finite_vectors(xi)
+        if not broken.any():
+            return model.T.retract(xi), level, model, broken
+        fine = np.flatnonzero(~broken).tolist()
+        X = state.X
+        if fine:
+            X = X.put(fine, model.T.take(fine).retract(some_of(xi, fine)))
+        return X, level, model, broken
 
-    def initial_residual(self, state: State, tol: float) -> float | None:
-        """Residual of the rows that settled the scale of a start: one pass less."""
-        level = _number(state.memory.level)
-        return level if state.t == 0 and max(0.01, 2 * tol) < level < 1 else None
-
-    def epoch_done(self, state: State, tol: float) -> bool:
+    def _done(self, level: Any, tol: float) -> Any:
         """Whether the tolerance seems to be reached.
 
         The last block had a residual below it before its own step; or a step by least squares,
         which about squares the residual, should have led there.
         """
-        level = _number(state.memory.level)
-        return level <= tol or (self.least_squares and 2 * level * level <= tol)
+        below = level <= tol
+        return below | (2 * level * level <= tol) if self.least_squares else below
+
+    def initial_residual(self, state: State, tol: float) -> Any:
+        """Residual of the rows that settled the scale of a start: one pass less."""
+        level = to_numpy(state.memory.level)
+        known = (state.t == 0) & (level > max(0.01, 2 * tol)) & (level < 1)
+        return np.where(known, level, np.nan)
 
 
-def _number(level: Any) -> float:
-    """Level of one problem, alone or as a batch of one."""
-    return float(level[0] if level.ndim else level)
+def _by_line_search(model: Model) -> Array:
+    """Steps to the minimum of the model along its gradient."""
+    g, xp = model.gradient, namespace(model.gradient)
+    sizes = to_numpy(norm(g, batch_ndim=1))
+    power = np.where(np.isfinite(sizes), np.frexp(np.where(np.isfinite(sizes), sizes, 0))[1], 0)
+    # fourth powers of A must not overflow
+    unit = g * like(np.ldexp(1.0, -power), g, real_dtype(g))[:, None]
+    curvature = dot(unit, xp.matmul(model.equations.gram, unit[..., None])[..., 0])
+    length = np.where(curvature > 0, dot(unit, unit) / np.where(curvature > 0, curvature, 1), 0.0)
+    return g * like(length, g, real_dtype(g))[:, None]

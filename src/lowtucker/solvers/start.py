@@ -24,7 +24,15 @@ from lowtucker.solvers.base import Memory, State, mapped
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import Iterate, Shrinkage, ShrunkTensor, TuckerTruncation
 
-__all__ = ["adopt", "as_start", "failed_start", "first_state", "start_tensor", "zero_iterate"]
+__all__ = [
+    "adopt",
+    "as_start",
+    "failed_start",
+    "first_state",
+    "in_dtype",
+    "start_tensor",
+    "zero_iterate",
+]
 
 
 def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
@@ -43,7 +51,7 @@ def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
     _check_finite(parts)
     if not isinstance(X, Iterate) or X.rank != thresholding.rank:
         X = thresholding(X.full() if isinstance(X, Iterate) else X)
-    return _in_dtype(X, problem)
+    return in_dtype(X, problem)
 
 
 def start_tensor(start: Any, problem: Problem) -> Array:
@@ -74,11 +82,13 @@ def adopt(state: State, problem: Problem, rank: Any, memory: type) -> State:
 
     def moved(x: Array) -> Array:
         x = to_numpy(x)
+        if x.dtype.kind in "biu":  # counts and flags, which stay NumPy arrays
+            return x
         return like(x, problem.y) if x.dtype.kind == "c" else like(x, problem.y, real)
 
     return replace(
         state,
-        X=_in_dtype(state.X, problem),
+        X=in_dtype(state.X, problem),
         diverged=like(to_numpy(state.diverged), problem.y),
         memory=mapped(moved, state.memory) if isinstance(state.memory, memory) else None,
         cache=None,
@@ -92,7 +102,7 @@ def _check_finite(parts: list[Array]) -> None:
         )
 
 
-def _in_dtype(X: Any, problem: Problem) -> Any:
+def in_dtype(X: Any, problem: Problem) -> Any:
     """Iterate in the problem's dtype, kind and device."""
     dtype = problem.tensor_dtype
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -140,12 +141,28 @@ class TangentSpace:
             def some(x: Array) -> Array:
                 return namespace(x).take(x, like(np.asarray(which), x), axis=0)
 
-        taken = object.__new__(TangentSpace)
-        taken.X, taken.blocks, taken.dof = X, self.blocks, self.dof
-        taken.rows = tuple(map(some, self.rows))
-        pairs = [(some(c.reflected), some(c.inverse)) for c in self.complements]
-        taken.complements = tuple(Complement(*pair) for pair in pairs)
-        return taken
+        return self._of(X, some)
+
+    @classmethod
+    def concat(cls, spaces: Sequence[TangentSpace]) -> TangentSpace:
+        """Join batches of spaces of one shape and rank along the leading axis."""
+        first, *others = spaces
+        X = TuckerTensor.concat([space.X for space in spaces])
+        return first._of(X, lambda *x: namespace(*x).concat(x), *others)
+
+    def _of(
+        self, X: TuckerTensor, function: Callable[..., Array], *others: TangentSpace
+    ) -> TangentSpace:
+        """Space at X whose bases are a function of these and of others, which are not computed."""
+        made = object.__new__(TangentSpace)
+        made.X, made.blocks, made.dof = X, self.blocks, self.dof
+        every = (self, *others)
+        made.rows = tuple(map(function, *(T.rows for T in every)))
+        made.complements = tuple(
+            Complement(function(*(c.reflected for c in some)), function(*(c.inverse for c in some)))
+            for some in zip(*(T.complements for T in every), strict=True)
+        )
+        return made
 
     @property
     def here(self) -> Array:
