@@ -278,6 +278,7 @@ class BatchedBlocks(MeasurementOperator):
     ) -> None:
         self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
         self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
+        self.order = one.order
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]

@@ -140,7 +140,8 @@ class Crew:
         members = _members(self.owners, which)
         place = {k: position for position, k in enumerate(which)}
         owners = [place[self.owners[i]] for i in members]
-        best = [members.index(self.best[k]) for k in which]
+        position = {i: j for j, i in enumerate(members)}
+        best = [position[self.best[k]] for k in which]
         return Crew(self.model.select(members), owners, best)
 
     def single(self) -> Any:
@@ -150,7 +151,10 @@ class Crew:
 
 def _members(owners: Sequence[int], which: Sequence[int]) -> list[int]:
     """Positions of the starts of some problems."""
-    return [i for k in which for i, owner in enumerate(owners) if owner == k]
+    of: dict[int, list[int]] = {}
+    for i, owner in enumerate(owners):
+        of.setdefault(owner, []).append(i)
+    return [i for k in which for i in of[k]]
 
 
 class Move(NamedTuple):

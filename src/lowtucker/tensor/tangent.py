@@ -20,6 +20,8 @@ __all__ = ["Complement", "TangentSpace"]
 
 # Bytes of a tile that is read twice in a row, small enough to stay in the cache of a core
 CACHE_BYTES = 1 << 20
+# Vectors of so many entries, or so many times the rank, are multiplied by a complement as a matrix
+SHORT, MOST_FACTORED = 12, 4
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -54,12 +56,31 @@ class Complement:
 
     def coordinates(self, B: Array) -> Array:
         r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
-        xp, r = namespace(B), self.inverse.shape[-1]
-        reflected, inverse = self.reflected, self.inverse
-        if reflected.ndim > 2 and B.ndim > reflected.ndim:
-            reflected, inverse = reflected[..., None, :, :], inverse[..., None, :, :]
-        across = B[..., :r, :] - xp.matmul(adjoint(reflected), B)
-        return B[..., r:, :] + xp.matmul(xp.matmul(reflected[..., r:, :], inverse), across)
+        xp, (n, r) = namespace(B), self.reflected.shape[-2:]
+        whole = self._matrix if n <= MOST_FACTORED * r or n <= SHORT else None
+        along = self.reflected.ndim > 2 and B.ndim > self.reflected.ndim
+        if whole is not None:
+            return xp.matmul(whole[..., None, :, :] if along else whole, B)
+        mixed, reflected = self._mixed, adjoint(self.reflected)
+        if along:
+            mixed, reflected = mixed[..., None, :, :], reflected[..., None, :, :]
+        across = B[..., :r, :] - xp.matmul(reflected, B)
+        return B[..., r:, :] + xp.matmul(mixed, across)
+
+    @cached_property
+    def _mixed(self) -> Array:
+        r"""The part of :math:`\tilde U` below the first r rows, times the inverse."""
+        xp, r = namespace(self.reflected), self.inverse.shape[-1]
+        return xp.matmul(self.reflected[..., r:, :], self.inverse)
+
+    @cached_property
+    def _matrix(self) -> Array:
+        r""":math:`U_\perp^*` itself, shape (*batch, n - r, n), for short vectors."""
+        xp, r = namespace(self.reflected), self.inverse.shape[-1]
+        n = self.reflected.shape[-2]
+        below = like(np.eye(n)[r:], self.reflected, self.reflected.dtype)
+        top = like(np.eye(n)[:r], self.reflected, self.reflected.dtype)
+        return below + xp.matmul(self._mixed, top - adjoint(self.reflected))
 
     def times(self, D: Array) -> Array:
         r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
@@ -309,12 +330,7 @@ class TangentSpace:
 
     def _left(self, k: int) -> Array:
         """Kronecker product of the factors before mode k: (n_1 ... n_{k-1}, r_1 ... r_{k-1})."""
-        xp = namespace(self.X.core)
-        K = self.X.factors[0]
-        for U in self.X.factors[1:k]:
-            outer = K[..., :, None, :, None] * U[..., None, :, None, :]
-            K = xp.reshape(outer, (*self.batch_shape, K.shape[-2] * U.shape[-2], -1))
-        return K
+        return _kronecker(self.X.factors[:k])
 
     def _coordinates_of_tucker(self, Z: TuckerTensor) -> Array:
         """Coordinates from small matrices, without forming the tensor."""
@@ -370,27 +386,27 @@ class TangentSpace:
         return TuckerTensor.trusted(core, factors)
 
     def basis(self) -> Array:
-        """Return the tangent vectors of all unit coordinates as arrays, shape (dof, n_1, ..., n_d).
+        """Return the tangent vectors of all unit coordinates, shape (*batch, dof, n_1, ..., n_d).
 
-        Of one space, not of a batch. Memory: dof N numbers.
+        Memory: dof N numbers for each space.
         """
-        xp, X = namespace(self.X.core), self.X
-        unit = like(np.eye(size(X.rank)), X.core, X.core.dtype)
-        parts = [multi_mode_product(xp.reshape(unit, (-1, *X.rank)), X.factors)]
-        for k, U in enumerate(X.factors):
-            n, r = U.shape
+        xp, X, batch = namespace(self.X.core), self.X, self.batch_shape
+        rows = [_in_order(xp.matrix_transpose(U)) for U in X.factors]
+        parts = [_kronecker(rows)]
+        for k, (n, r) in enumerate(zip(X.shape, X.rank, strict=True)):
             if n == r:
                 continue
-            V = self.rows[k]  # fewer than r columns, if the rank is not attainable
-            rows = fold(adjoint(V), k, (*X.rank[:k], V.shape[1], *X.rank[k + 1 :]))
-            rows = xp.expand_dims(xp.moveaxis(rows, k, 0), axis=k + 1)
-            others = [None if j == k else W for j, W in enumerate(X.factors)]
-            wide = multi_mode_product(rows, others)[None, ...]
-            outside = self.complements[k].times(like(np.eye(n - r), X.core, X.core.dtype))
-            shape = (n - r, 1, *(n if j == k else 1 for j in range(len(X.shape))))
-            arm = xp.reshape(xp.matrix_transpose(outside), shape) * wide
-            parts.append(xp.reshape(arm, (-1, *X.shape)))
-        return xp.concat(parts, axis=0)
+            W = _in_order(
+                adjoint(self.rows[k])
+            )  # of fewer than r rows, if the rank is not attainable
+            W = xp.matmul(W, _kronecker(rows[:k] + rows[k + 1 :])) if rows[1:] else W
+            outside = conj(self.complements[k]._matrix)
+            left, right, q = size(X.shape[:k]), size(X.shape[k + 1 :]), W.shape[-2]
+            # axes: a column outside the factor, a row W; then modes before, of, and after k
+            W = xp.reshape(W, (*batch, 1, q, left, 1, right))
+            outside = xp.reshape(outside, (*batch, n - r, 1, 1, n, 1))
+            parts.append(xp.reshape(outside * W, (*batch, (n - r) * q, left * n * right)))
+        return xp.reshape(xp.concat(parts, axis=-2), (*batch, self.dof, *X.shape))
 
     def full(self, c: Array) -> Array:
         """Return the tangent vector of coordinates c as an array."""
@@ -411,6 +427,21 @@ class TangentSpace:
 def _row_space(core: Array, k: int, order: int) -> Array:
     """Orthonormal basis of the row space of S_(k), completed if it is rank-deficient."""
     return adjoint(svd(unfolded(core, k, core.ndim - order))[2])
+
+
+def _in_order(x: Array) -> Array:
+    """Array in row-major order: products of views inherit an order that is slow to reshape."""
+    return np.ascontiguousarray(x) if is_numpy(x) else x
+
+
+def _kronecker(matrices: Sequence[Array]) -> Array:
+    """Kronecker product of matrices, or of those of a batch."""
+    K, *others = matrices
+    for U in others:
+        outer = K[..., :, None, :, None] * U[..., None, :, None, :]
+        shape = (*K.shape[:-2], K.shape[-2] * U.shape[-2], K.shape[-1] * U.shape[-1])
+        K = namespace(outer).reshape(outer, shape)
+    return K
 
 
 def _two_products(Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
