@@ -318,9 +318,9 @@ def _annealed(
     """Annealing with either prior, where it predicts held-out measurements better."""
     whole = float(np.sum(fit.losses(parts.held, parts.held.y))) or 1.0
 
-    def judge(full: Any) -> tuple[float, Any]:
+    def judge(full: Any, number: int) -> float:
         lost = float(np.sum(fit.losses(parts.held, parts.held.residual(full))))
-        return (lost / whole) ** 0.5, np.zeros(1)
+        return float((lost / whole) ** 0.5)
 
     best: tuple[Result, Any, float] = (first, other, score)
     last = first

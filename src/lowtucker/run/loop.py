@@ -361,8 +361,8 @@ class Run:
         grown = ~(residual[-1] <= BLOW_UP * np.maximum(1.0, residual[0]))
         verdict[grown] = Status.DIVERGED
         running = verdict[ledger.active]
-        if solver.is_stuck(self.state) and running[0] is None:
-            running[0] = Status.STALLED
+        stuck = np.broadcast_to(solver.is_stuck(self.state), running.shape)
+        running[stuck & (running == None)] = Status.STALLED  # noqa: E711
         running[np.atleast_1d(to_numpy(self.state.diverged))] = Status.DIVERGED
         return running
 
@@ -385,7 +385,7 @@ class Run:
             return True
         last = self.ledger.history["residual"][-2:, 0]
         falling = len(last) == 2 and bool(last[1] < (1 - FINISHED) * last[0])
-        stuck = self.bound.solver.is_stuck(self.state)
+        stuck = bool(np.all(self.bound.solver.is_stuck(self.state)))
         return status is Status.NOISE_FLOOR and falling and not stuck
 
     @property

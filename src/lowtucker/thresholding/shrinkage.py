@@ -28,9 +28,18 @@ from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding.spectrum import multilinear_spectrum, synthesis
 
-__all__ = ["Shrinkage", "ShrunkTensor", "shrunk", "signal_variances", "wiener_factors"]
+__all__ = [
+    "Shrinkage",
+    "ShrunkTensor",
+    "pieces",
+    "shrunk",
+    "signal_variances",
+    "wiener_factors",
+]
 
 Prior = Literal["sum", "product"]
+# Entries that are shrunk at a time, in a batch: with 10^5 and more a batch was slower than a loop
+PIECE = 20_000
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -259,6 +268,13 @@ def shrunk(
         cheap. Each tensor of a batch drops its own.
     """
     shape, xp = tuple(Z.shape[batch_ndim:]), namespace(Z)
+    if batch_ndim == 1 and len(cut := pieces(Z.shape[0], size(shape))) > 1:
+        parts = [
+            shrunk(Z[some, ...], _part(noise, some), prior, _part(subtract, some), batch_ndim=1,
+                   drop=drop)
+            for some in cut
+        ]  # fmt: skip
+        return ShrunkTensor.concat(parts)
     least = (subtract + drop) * noise if drop else None
     bases, variances, core = multilinear_spectrum(Z, batch_ndim, least)
     signal = [signal_variances(w, noise, subtract) for w in variances]
@@ -270,6 +286,16 @@ def shrunk(
         f = wiener_factors(signal, noise, prior, shape)
     full = synthesis(xp.astype(f, real_dtype(Z), copy=False) * core, bases, batch_ndim)
     return ShrunkTensor(full, xp.sum(f, axis=tuple(range(batch_ndim, Z.ndim))))
+
+
+def pieces(count: int, entries: int) -> list[slice]:
+    """Cut a batch of tensors so that a piece, and all that is made of it, stays in the cache."""
+    some = max(1, PIECE // entries)
+    return [slice(k, k + some) for k in range(0, count, some)]
+
+
+def _part(numbers: Any, some: slice) -> Any:
+    return numbers[some] if getattr(numbers, "ndim", 0) else numbers
 
 
 def signal_variances(w: Array, noise: Any, subtract: Any) -> Array:
