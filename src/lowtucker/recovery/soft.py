@@ -180,11 +180,12 @@ def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
 
 def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     """Message passing on most of the measurements, and again on all."""
-    rows, looked = look_at_rows(problem, as_seed(fit.seed))
+    number, trial = as_seed(fit.seed)
+    rows, looked = look_at_rows(problem, number, (trial,))
     given, common = problem, _in_common(problem, rows)
     if common > COMMON:
         problem = _centred(problem)
-        rows, more = look_at_rows(problem, as_seed(fit.seed))
+        rows, more = look_at_rows(problem, number, (trial,))
         looked += more
     parts = Holdout.draw(problem, share, fit.seed)
     if parts is None:

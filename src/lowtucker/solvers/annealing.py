@@ -21,7 +21,14 @@ from lowtucker._array.clock import check_time
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
-from lowtucker.solvers.shrinking import Shrinking, host, numbers_of, of_each, spread
+from lowtucker.solvers.shrinking import (
+    Shrinking,
+    host,
+    kept_finite,
+    numbers_of,
+    of_each,
+    spread,
+)
 from lowtucker.solvers.start import adopt, first_state, start_tensor
 from lowtucker.tensor.products import norm
 from lowtucker.thresholding import Shrinkage, ShrunkTensor
@@ -185,9 +192,8 @@ class Annealing(Shrinking):
         for _ in range(self.inner):
             check_time()
             Z = _ahead(problem, rows, X.tensor + self.momentum * (X.tensor - previous))
-            if batch_ndim:  # no decomposition takes what is not finite; the others go on
-                broken = broken | _is_broken(Z)
-                Z = namespace(Z).where(per_trial(broken, Z), state.X.tensor, Z)
+            if batch_ndim:
+                Z, broken = kept_finite(Z, state.X.tensor, broken)
             X, previous = (
                 shrunk(Z, noise, self.prior, known, batch_ndim=batch_ndim, drop=DROP),
                 X.tensor,
@@ -242,12 +248,6 @@ class Annealing(Shrinking):
 def _fresh(full: Array, problem: Problem) -> Course:
     zero = spread(0.0, problem)
     return Course(full, zero + np.inf, zero, full, zero)
-
-
-def _is_broken(Z: Array) -> Array:
-    """Which tensors of a batch have no finite norm."""
-    xp = namespace(Z)
-    return ~xp.isfinite(xp.sum(xp.abs(Z) ** 2, axis=tuple(range(1, Z.ndim))))
 
 
 def _ahead(problem: Problem, rows: Rows, V: Array) -> Array:

@@ -8,12 +8,12 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._array import Array, like, real_dtype, size, to_numpy
+from lowtucker._array import Array, like, namespace, per_trial, real_dtype, size, to_numpy
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Solver
 from lowtucker.thresholding import Shrinkage
 
-__all__ = ["Shrinking", "host", "numbers_of", "of_each", "spread"]
+__all__ = ["Shrinking", "host", "kept_finite", "numbers_of", "of_each", "spread"]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -50,10 +50,20 @@ def spread(value: Any, problem: Problem) -> Array:
     return like(numbers, problem.y, real_dtype(problem.y))
 
 
-def of_each(draw: Callable[[int], Any], problem: Problem, trials: Sequence[int], dtype: Any) -> Any:
-    """Draw for every problem by its number; shape (*batch, ...)."""
-    drawn = [draw(trial) for trial in trials]
+def of_each(draw: Callable[[Any], Any], problem: Problem, whose: Sequence[Any], dtype: Any) -> Any:
+    """Draw for every problem, by its number or generator; shape (*batch, ...)."""
+    drawn = [draw(one) for one in whose]
     return like(np.stack(drawn) if problem.batch_shape else drawn[0], problem.y, dtype)
+
+
+def kept_finite(Z: Array, instead: Array, broken: Array) -> tuple[Array, Array]:
+    """Batch with other tensors where one is not finite or was not, and which those are.
+
+    No decomposition takes what is not finite; one such problem must not end the others.
+    """
+    xp = namespace(Z)
+    broken = broken | ~xp.isfinite(xp.sum(xp.abs(Z) ** 2, axis=tuple(range(1, Z.ndim))))
+    return xp.where(per_trial(broken, Z), instead, Z), broken
 
 
 def numbers_of(problem: Problem, first: int) -> tuple[int, ...]:
