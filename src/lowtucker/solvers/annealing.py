@@ -239,10 +239,10 @@ class Annealing(Shrinking):
 
         A bool; for a batch one for each problem.
         """
-        if state.t >= len(self.levels) or self.judge is None or state.memory is None:
-            return state.t >= len(self.levels)
-        stuck = state.t - 1 - to_numpy(state.memory.level) >= self.wait
-        return stuck if np.ndim(stuck) else bool(stuck)
+        stuck = np.full(state.X.batch_shape, state.t >= len(self.levels))
+        if self.judge is not None and state.memory is not None:
+            stuck = stuck | (state.t - 1 - to_numpy(state.memory.level) >= self.wait)
+        return stuck if stuck.ndim else bool(stuck)
 
 
 def _fresh(full: Array, problem: Problem) -> Course:
