@@ -260,7 +260,7 @@ class Search:
 
         def judge(full: Any, number: int = 0) -> float:
             lost = float(np.sum(self.losses(unseen, unseen.y - predicted(full))))
-            return (lost / whole) ** 0.5
+            return float((lost / whole) ** 0.5)
 
         result = self._walked(tried.way, inside, LEVELS, judge, f"{tried.way}, fold {fold + 1}")
         course: Any = None if result.state is None else result.state.memory

@@ -217,7 +217,9 @@ class Annealing(Shrinking):
         """Memory with the tensors that have the lowest score so far."""
         if self.judge is None:
             return memory
-        each = [X.tensor] if not X.batch_shape else [X.tensor[k, ...] for k in range(len(X.tensor))]
+        each = (
+            [X.tensor] if not X.batch_shape else [X.tensor[k, ...] for k in range(X.batch_shape[0])]
+        )
         scores = [self.judge(one, k) for one, k in zip(each, state.trials, strict=True)]
         found = np.asarray(scores if X.batch_shape else scores[0])
         falls = np.asarray(found < host(memory.score))
