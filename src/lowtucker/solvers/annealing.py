@@ -11,9 +11,11 @@ import numpy as np
 from lowtucker._array import (
     Array,
     as_number,
+    is_numpy,
     like,
     namespace,
     per_trial,
+    put,
     size,
     to_numpy,
 )
@@ -79,13 +81,14 @@ class Rows:
         Length of a gradient step.
     square : float or NumPy array, shape (*batch,)
         Mean square of an entry of X, by the size of y.
-    known, values : arrays, shape (*batch, n_1, ..., n_d), or None
-        Which entries were sampled, and their values, if each counts fully and at most once.
+    places, values : NumPy array of int and array, shape (*batch, m), or None
+        Where the samples are in the flattened tensor, if each entry is sampled at most once and
+        counts fully or not at all; one that does is in the place of one that does not.
     """
 
     step: Any
     square: Any
-    known: Any = None
+    places: Any = None
     values: Any = None
 
 
@@ -253,11 +256,20 @@ def _fresh(full: Array, problem: Problem) -> Course:
 
 
 def _ahead(problem: Problem, rows: Rows, V: Array) -> Array:
-    """Return V after a gradient step."""
-    if rows.known is not None:
-        return namespace(V).where(rows.known, rows.values, V)
-    _, ascent = problem.A.misfit(V, problem.y, problem.weights)
-    return V + per_trial(rows.step, V) * ascent
+    """Return V after a gradient step; V may be overwritten."""
+    if rows.places is None:
+        _, ascent = problem.A.misfit(V, problem.y, problem.weights)
+        return V + per_trial(rows.step, V) * ascent
+    xp, where = namespace(V), rows.places
+    if where.ndim > 1:
+        where = where + size(problem.shape) * np.arange(len(where))[:, None]
+    flat, values = (xp.reshape(x, (-1,)) for x in (V, rows.values))
+    where = where.reshape(-1)
+    if is_numpy(V):
+        flat[where] = values
+    else:
+        flat = put(flat, where, values)
+    return xp.reshape(flat, V.shape)
 
 
 def _rows(problem: Problem, seed: int, trials: Sequence[int]) -> tuple[Rows, float]:
@@ -289,17 +301,12 @@ def _samples(problem: Problem, indices: Any, energy: Any) -> Rows:
     places = np.ravel_multi_index(tuple(indices.T), problem.shape)
     different, order = np.unique(places, return_inverse=True)
     if len(different) == len(places) and np.all((weights == 0) | (weights == 1)):
-        shape = (*problem.batch_shape, *problem.shape)
-        lead = (*problem.batch_shape, size(problem.shape))
-        known, values = np.zeros(lead, dtype=bool), np.zeros(lead, dtype=to_numpy(problem.y).dtype)
-        known[..., places] = weights > 0
-        values[..., places] = to_numpy(problem.y)
-        return Rows(
-            1.0,
-            square,
-            like(known.reshape(shape), problem.y),
-            like(values.reshape(shape), problem.y, problem.tensor_dtype),
-        )
+        shape = (*problem.batch_shape, problem.m)
+        counts = np.broadcast_to(weights > 0, shape)
+        column = np.argmax(counts, axis=-1)[..., None]
+        column = np.where(counts, np.arange(problem.m), column)
+        values = np.take_along_axis(to_numpy(problem.y), column, axis=-1)
+        return Rows(1.0, square, places[column], like(values, problem.y, problem.tensor_dtype))
     each = np.atleast_2d(weights)
     most = np.array([np.bincount(order.reshape(-1), one).max() for one in each])
     return Rows(_step(1.0 / (most if weights.ndim > 1 else most[0]), problem), square)
