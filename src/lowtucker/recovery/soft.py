@@ -20,7 +20,7 @@ from lowtucker.recovery.precondition import SPREAD, Equivalent
 from lowtucker.recovery.stacking import CUT_SHORT, Stack, counting, stacked_fit
 from lowtucker.run.result import Result
 from lowtucker.solvers import AMP, Annealing
-from lowtucker.solvers.amp import Rows, look_at_rows
+from lowtucker.solvers.rows import Rows, look_at_rows
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, spectra

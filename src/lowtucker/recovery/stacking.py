@@ -191,7 +191,11 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
 
 
 class Search:
-    """Walks down the noise levels: what they found, and what they cost."""
+    """Walks down the noise levels: what they found, and what they cost.
+
+    One after the other. With the walks of a stage as one batch a call took 0.8 to 0.9 of the time
+    for 200 to 5000 entries (IL2: 0.9), and as long from 8000 on: single walks drop more directions.
+    """
 
     def __init__(self, problem: Problem, folds: list[NumPyArray], fit: Fit, additive: bool) -> None:
         self.problem, self.folds, self.additive = problem, folds, additive

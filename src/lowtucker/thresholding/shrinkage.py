@@ -278,12 +278,14 @@ def shrunk(
     least = (subtract + drop) * noise if drop else None
     bases, variances, core = multilinear_spectrum(Z, batch_ndim, least)
     signal = [signal_variances(w, noise, subtract) for w in variances]
-    if drop and batch_ndim:  # the variances of what was dropped are zeros, and so are its factors
+    if not (drop and batch_ndim):
+        f = wiener_factors(signal, noise, prior, shape)
+    else:  # the variances of what was dropped are zeros, and so are its factors
         signal = [
             xp.where(w == 0, xp.zeros_like(v), v) for w, v in zip(variances, signal, strict=True)
         ]
-    with np.errstate(divide="ignore"):
-        f = wiener_factors(signal, noise, prior, shape)
+        with np.errstate(divide="ignore"):
+            f = wiener_factors(signal, noise, prior, shape)
     full = synthesis(xp.astype(f, real_dtype(Z), copy=False) * core, bases, batch_ndim)
     return ShrunkTensor(full, xp.sum(f, axis=tuple(range(batch_ndim, Z.ndim))))
 

@@ -113,7 +113,8 @@ def _truncated(w: Array, U: Array, least: Any) -> tuple[Array, Array]:
     xp = namespace(w)
     least = least[..., None] if getattr(least, "ndim", 0) else least
     above = w > least
-    kept = max(1, int(xp.max(xp.sum(xp.astype(above, xp.int64), axis=-1))))
+    counts = xp.sum(xp.astype(above, xp.int64), axis=-1)
+    kept = max(1, int(counts if w.ndim == 1 else xp.max(counts)))
     w, U, above = w[..., -kept:], U[..., -kept:], above[..., -kept:]
     if w.ndim == 1 or bool(xp.all(above)):
         return w, U
