@@ -69,7 +69,7 @@ class Equivalent:
     how : str
         What was done, for a sentence.
     spreads : tuple of float
-        Spread of the eigenvalues of A A* before and after; see :class:`lowtucker.solvers.rows.Rows`.
+        Spread of the eigenvalues of A A* before and after; see :mod:`lowtucker.solvers.rows`.
     sizes : tuple of float
         Smallest and largest norm of the rows, or singular value, that was divided by.
     noise : float
