@@ -133,8 +133,8 @@ class Annealing(Shrinking):
     -----
     An epoch is a level. A step costs one pass over A and a shrinkage, :math:`O(N \sum n_k)`.
     Memory: a few tensors. A batch has as many of each problem; its shrinkages are cut into pieces.
-    It saves the overhead of Python, which is most of the time up to some 1000 entries (12 problems
-    of 5x5x6: 6 times as fast), and nothing from 10^4 on.
+    It saves the overhead of Python, which is most of the time up to some 1000 entries (16 problems
+    of 5x5x6: 7 times as fast), and little from 10^4 on.
 
     Examples
     --------
