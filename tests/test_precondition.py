@@ -9,7 +9,7 @@ import lowtucker as lt
 from lowtucker.recovery import hard, precondition
 from lowtucker.recovery.precondition import isotropic_rows
 from lowtucker.solvers import noise
-from lowtucker.solvers.amp import spread_of_rows
+from lowtucker.solvers.rows import spread_of_rows
 
 SHAPE, RANK, M = (10, 10, 10), (2, 2, 2), 300
 SEED = (0, 0)

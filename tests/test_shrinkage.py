@@ -609,15 +609,13 @@ def test_soft_solvers_count_their_passes(solver, weights):
         assert A.passes == state.passes
 
 
-def test_solvers_that_shrink_refuse_a_rank_and_a_batch():
+def test_solvers_that_shrink_refuse_a_rank_and_bad_settings():
     A = lt.gaussian((5, 5, 6), 60, seed=1)
     y = A.forward(lt.random_tucker((5, 5, 6), (1, 1, 1), seed=0))
     for solver in (lt.AMP(), lt.Annealing()):
         with pytest.raises(ValueError, match=r"shrinks and has no rank, got rank=\(1, 1, 1\)"):
             lt.recover(A, y, (1, 1, 1), solver=solver)
     batch = lt.gaussian((5, 5, 6), 60, seed=1, trials=2)
-    with pytest.raises(ValueError, match="AMP takes one problem, got a batch"):
-        lt.recover(batch, np.ones((2, 60)), solver=lt.AMP())
     with pytest.raises(ValueError, match="without a rank takes one problem"):
         lt.recover(batch, np.ones((2, 60)))
     bad_settings = [

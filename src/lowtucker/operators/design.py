@@ -176,8 +176,8 @@ class DesignOfEach(TangentDesign):
 
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
         """D^* W D, D^* W r and r."""
-        first, *others = self._each("normal_equations", y, weights)
-        return first.map(lambda *arrays: _stacked(arrays), *others)
+        every = self._each("normal_equations", y, weights)
+        return NormalEquations(*(_stacked(arrays) for arrays in zip(*every, strict=True)))
 
 
 def _stacked(arrays: Sequence[Array]) -> Array:

@@ -22,10 +22,10 @@ from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN
-from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.manifold import dot
 from lowtucker.solvers.noise import FULL
+from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 

@@ -18,9 +18,9 @@ from lowtucker.recovery.fit import Fit
 from lowtucker.recovery.holdout import by_held_out
 from lowtucker.run.result import Result
 from lowtucker.solvers import RGN, Solver
-from lowtucker.solvers.amp import spread_of_rows
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.noise import FULL
+from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -69,7 +69,7 @@ class Equivalent:
     how : str
         What was done, for a sentence.
     spreads : tuple of float
-        Spread of the eigenvalues of A A* before and after; see :class:`lowtucker.solvers.amp.Rows`.
+        Spread of the eigenvalues of A A* before and after; see :mod:`lowtucker.solvers.rows`.
     sizes : tuple of float
         Smallest and largest norm of the rows, or singular value, that was divided by.
     noise : float

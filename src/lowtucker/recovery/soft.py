@@ -20,7 +20,7 @@ from lowtucker.recovery.precondition import SPREAD, Equivalent
 from lowtucker.recovery.stacking import CUT_SHORT, Stack, counting, stacked_fit
 from lowtucker.run.result import Result
 from lowtucker.solvers import AMP, Annealing
-from lowtucker.solvers.amp import Rows, look_at_rows
+from lowtucker.solvers.rows import Rows, look_at_rows
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import attainable_rank, spectra
@@ -180,11 +180,12 @@ def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
 
 def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     """Message passing on most of the measurements, and again on all."""
-    rows, looked = look_at_rows(problem, as_seed(fit.seed))
+    number, trial = as_seed(fit.seed)
+    rows, looked = look_at_rows(problem, number, (trial,))
     given, common = problem, _in_common(problem, rows)
     if common > COMMON:
         problem = _centred(problem)
-        rows, more = look_at_rows(problem, as_seed(fit.seed))
+        rows, more = look_at_rows(problem, number, (trial,))
         looked += more
     parts = Holdout.draw(problem, share, fit.seed)
     if parts is None:
@@ -318,9 +319,9 @@ def _annealed(
     """Annealing with either prior, where it predicts held-out measurements better."""
     whole = float(np.sum(fit.losses(parts.held, parts.held.y))) or 1.0
 
-    def judge(full: Any) -> tuple[float, Any]:
+    def judge(full: Any, number: int) -> float:
         lost = float(np.sum(fit.losses(parts.held, parts.held.residual(full))))
-        return (lost / whole) ** 0.5, np.zeros(1)
+        return float((lost / whole) ** 0.5)
 
     best: tuple[Result, Any, float] = (first, other, score)
     last = first

@@ -191,7 +191,11 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
 
 
 class Search:
-    """Walks down the noise levels: what they found, and what they cost."""
+    """Walks down the noise levels: what they found, and what they cost.
+
+    One after the other. With the walks of a stage as one batch a call took 0.8 to 0.9 of the time
+    for 200 to 5000 entries (IL2: 0.9), and as long from 8000 on: single walks drop more directions.
+    """
 
     def __init__(self, problem: Problem, folds: list[NumPyArray], fit: Fit, additive: bool) -> None:
         self.problem, self.folds, self.additive = problem, folds, additive
@@ -255,10 +259,12 @@ class Search:
         where = places_of(unseen)
         whole = float(np.sum(self.losses(unseen, unseen.y))) or 1.0
 
-        def judge(full: Any) -> tuple[float, Any]:
-            found = tried.way.out_of(np.asarray(full).reshape(-1)[where], centre)
-            lost = float(np.sum(self.losses(unseen, unseen.y - found)))
-            return (lost / whole) ** 0.5, found
+        def predicted(full: Any) -> NumPyArray:
+            return tried.way.out_of(np.asarray(full).reshape(-1)[where], centre)
+
+        def judge(full: Any, number: int = 0) -> float:
+            lost = float(np.sum(self.losses(unseen, unseen.y - predicted(full))))
+            return float((lost / whole) ** 0.5)
 
         result = self._walked(tried.way, inside, LEVELS, judge, f"{tried.way}, fold {fold + 1}")
         course: Any = None if result.state is None else result.state.memory
@@ -268,14 +274,15 @@ class Search:
             tried.X = ShrunkTensor(full, X.effective)
         if course is None:
             return
-        score, level, answer = float(course.score), int(course.level), course.answer
+        score, level, best = float(course.score), int(course.level), course.best
         if not np.isfinite(score) and result.status is Status.CONVERGED:  # zero needs no step
-            score, answer = judge(result.X.full())
+            best = result.X.full()
+            score = judge(best)
         if not np.isfinite(score):
             return
         tried.scores.append(score)
         tried.levels.append(level)
-        tried.predictions.append(np.asarray(answer, dtype=unseen.y.dtype))
+        tried.predictions.append(np.asarray(predicted(best), dtype=unseen.y.dtype))
 
     def _walked(
         self, way: Way, inside: Problem, levels: tuple[float, ...], judge: Any, label: str

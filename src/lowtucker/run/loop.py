@@ -154,11 +154,11 @@ class Run:
     def result(self) -> Result:
         """Outcome of the run; its verdict does not use the truth."""
         ledger, X = self.ledger, self.state.X
-        dof = X.degrees_of_freedom
-        few = np.broadcast_to(self.problem.equations, (self.count,)) < dof
+        found = [Found(*ledger.ended[k]) for k in range(self.count)]
+        dof = np.array([one.X.degrees_of_freedom for one in found])  # shrunk tensors have their own
+        few = self.problem.equations < dof
         kept = [s in (Status.DIVERGED, Status.INTERRUPTED) for s in ledger.statuses]
         ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
-        found = [Found(*ledger.ended[k]) for k in range(self.count)]
         error = None if self.X_true is None else np.array([one.error for one in found])
         restarts = self.bound.solver.restarts(self.state)
         return Result(
@@ -173,7 +173,7 @@ class Run:
             seconds=ledger.seconds,
             solver=" then ".join(map(repr, [*self.phases[: ledger.phase], self.bound])),
             m=int(np.min(self.problem.equations)),
-            degrees_of_freedom=dof,
+            degrees_of_freedom=int(dof.max()),
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
             findings=_restarted(restarts, ledger.statuses),

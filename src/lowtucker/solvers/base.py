@@ -20,7 +20,7 @@ from lowtucker.solvers.sampling import BlockSampler
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 from lowtucker.thresholding import Thresholding
 
-__all__ = ["Bound", "Memory", "Solver", "State"]
+__all__ = ["Bound", "Cache", "Memory", "Solver", "State"]
 
 Record = TypeVar("Record")
 # Numbers beside A: vectors, tensors of the full size, gram matrices (and designs of blocks)
@@ -46,6 +46,17 @@ class Memory:
     def single(self) -> Self:
         """Memory of a batch of one as that of its problem."""
         return mapped(_first, self)
+
+
+class Cache:
+    """What the next step needs and can be recomputed; a subclass is a frozen dataclass.
+
+    Arrays have one entry for each problem of a batch along their leading axis.
+    """
+
+    def select(self, which: Sequence[int]) -> Self:
+        """Select problems of a batch, by position."""
+        return selected(self, which)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

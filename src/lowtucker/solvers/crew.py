@@ -12,7 +12,7 @@ from lowtucker.solvers.base import Memory
 from lowtucker.solvers.manifold import some_of
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Course", "Crew", "Move", "Start", "Trace"]
+__all__ = ["Attempts", "Crew", "Move", "Start", "Trace"]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Start(Memory):
 
 
 @dataclass(frozen=True)
-class Course(Memory):
+class Attempts(Memory):
     """What is remembered of a problem.
 
     Attributes
@@ -76,41 +76,41 @@ class Trace(Memory):
 
     Attributes
     ----------
-    courses : tuple of Course
+    problems : tuple of Attempts
         One for each problem.
     X : TuckerTensor
         The iterates of all starts at work, problem by problem: a batch.
     """
 
-    courses: tuple[Course, ...]
+    problems: tuple[Attempts, ...]
     X: TuckerTensor
 
     @property
     def ends(self) -> tuple[float, ...]:
         """Relative residuals where starts of the first problem ended."""
-        return self.courses[0].ends
+        return self.problems[0].ends
 
     @property
     def starts(self) -> list[Start]:
         """All starts at work, problem by problem."""
-        return [start for course in self.courses for start in course.starts]
+        return [start for attempts in self.problems for start in attempts.starts]
 
     @property
     def owners(self) -> list[int]:
         """Position of the problem of every start at work."""
-        return [k for k, course in enumerate(self.courses) for _ in course.starts]
+        return [k for k, attempts in enumerate(self.problems) for _ in attempts.starts]
 
     @property
     def best(self) -> list[int]:
         """Position of the best start of every problem, among all starts at work."""
-        firsts = accumulate((len(course.starts) for course in self.courses), initial=0)
-        pairs = zip(firsts, self.courses, strict=False)
-        return [first + course.best for first, course in pairs]
+        firsts = accumulate((len(attempts.starts) for attempts in self.problems), initial=0)
+        pairs = zip(firsts, self.problems, strict=False)
+        return [first + attempts.best for first, attempts in pairs]
 
     def select(self, which: Sequence[int]) -> Trace:
         """Memory of some problems of a batch, by position."""
         members = _members(self.owners, which)
-        return Trace(tuple(self.courses[k] for k in which), self.X.take(members))
+        return Trace(tuple(self.problems[k] for k in which), self.X.take(members))
 
     def batched(self) -> Trace:
         """Return it as it is: starts are always a batch."""

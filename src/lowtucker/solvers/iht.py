@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -12,7 +11,7 @@ import numpy as np
 from lowtucker._array import Array, like, namespace, per_trial
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
-from lowtucker.solvers.base import Bound, Memory, Solver, State, selected
+from lowtucker.solvers.base import Bound, Cache, Memory, Solver, State
 from lowtucker.solvers.sampling import BlockSampler, Draw
 from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.solvers.steps import check_step, judge, normalised_step
@@ -39,7 +38,7 @@ class Damping(Memory):
 
 
 @dataclass(frozen=True)
-class Look:
+class Look(Cache):
     """What the next step needs: the full tensor, and of the block that is drawn next the residual.
 
     Also its gradient, and the length of the step.
@@ -49,10 +48,6 @@ class Look:
     residual: Array
     gradient: Array
     step: Any = None
-
-    def select(self, which: Sequence[int]) -> Look:
-        """Select problems of a batch, by position."""
-        return selected(self, which)
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)

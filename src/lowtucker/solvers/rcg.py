@@ -82,10 +82,10 @@ class RCG(Manifold):
             state.memory, before, now, problem, new.T.X, new.residual, ~broken
         )
         passes = state.passes + 2 + max(escape.passes for escape in escapes)
-        found = [k for k, escape in enumerate(escapes) if escape.X is not None]
+        found = {k: escape.X.batched() for k, escape in enumerate(escapes) if escape.X is not None}
         if found:
-            X = TuckerTensor.concat([escapes[k].X.batched() for k in found])
-            new = new.put(found, Search.at(of_members(problem, found), X))
+            X, which = TuckerTensor.concat(list(found.values())), list(found)
+            new = new.put(which, Search.at(of_members(problem, which), X))
         memory = replace(memory, direction=new.kept)
         passes += bool(found)
         after = replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)

@@ -22,7 +22,7 @@ from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import gram_pays
-from lowtucker.solvers.crew import Course, Crew, Move, Start, Trace
+from lowtucker.solvers.crew import Attempts, Crew, Move, Start, Trace
 from lowtucker.solvers.escape import escaped
 from lowtucker.solvers.manifold import (
     Manifold,
@@ -146,13 +146,13 @@ class RGN(Manifold):
         """Whether no start leads further, for every problem."""
         if not isinstance(state.memory, Trace):
             return False
-        return np.array([course.stuck for course in state.memory.courses])
+        return np.array([attempts.stuck for attempts in state.memory.problems])
 
     def restarts(self, state: State) -> int:
         """Starts that were begun after the first, of the problem with the most."""
         if not isinstance(state.memory, Trace):
             return 0
-        return max(course.begun for course in state.memory.courses) - 1
+        return max(attempts.begun for attempts in state.memory.problems) - 1
 
     def residual(self, bound: Bound, state: State) -> Array:
         """Residual, which the model has."""
@@ -162,7 +162,7 @@ class RGN(Manifold):
         return residual
 
     def _first_memory(self, X: TuckerTensor, levels: NumPyArray) -> Memory:
-        return Trace(tuple(Course() for _ in levels), X)
+        return Trace(tuple(Attempts() for _ in levels), X)
 
     @property
     def forms_full_tensor(self) -> bool:
@@ -208,11 +208,13 @@ class RGN(Manifold):
         X = in_dtype(memory.X, bound.problem)
         model, relative = self._measured(bound, X, memory.owners)
         levels = iter(relative)
-        courses = [
-            replace(course, starts=tuple(self._at(start, next(levels)) for start in course.starts))
-            for course in memory.courses
+        problems = [
+            replace(
+                attempts, starts=tuple(self._at(start, next(levels)) for start in attempts.starts)
+            )
+            for attempts in memory.problems
         ]
-        return self._state(replace(state, passes=state.passes + model.passes), courses, model)
+        return self._state(replace(state, passes=state.passes + model.passes), problems, model)
 
     def _at(self, start: Start, level: float) -> Start:
         """Start at a residual; a state of other measurements or weights begins anew."""
@@ -229,9 +231,9 @@ class RGN(Manifold):
         relative = np.asarray(to_numpy(problem.relative(model.residual)), dtype=np.float64)
         return model, relative.tolist()
 
-    def _state(self, state: State, courses: Sequence[Course], model: Any) -> State:
+    def _state(self, state: State, problems: Sequence[Attempts], model: Any) -> State:
         """State with these starts at work, and their models."""
-        memory = Trace(tuple(courses), model.T.X)
+        memory = Trace(tuple(problems), model.T.X)
         crew = Crew(model, memory.owners, memory.best)
         everyone = crew.best == list(range(len(crew.owners)))
         X = memory.X if everyone else memory.X.take(crew.best)
@@ -252,42 +254,42 @@ class RGN(Manifold):
         # a step that promises nothing: a least-squares solution that is not zero
         minimum = dot(step.xi, model.gradient) <= NOTHING * (levels * scale) ** 2
         state = replace(state, t=state.t + 1, passes=state.passes + step.passes)
-        state, courses, moves = self._planned(bound, state, finite_vectors(step.xi), minimum)
+        state, problems, moves = self._planned(bound, state, finite_vectors(step.xi), minimum)
         squares = np.where(scale > 0, scale, 1.0) ** 2
-        return self._moved(bound, state, courses, moves, step, squares)
+        return self._moved(bound, state, problems, moves, step, squares)
 
     # What starts do next
 
     def _planned(
         self, bound: Bound, state: State, finite: NumPyArray, minimum: NumPyArray
-    ) -> tuple[State, list[Course], list[Move]]:
+    ) -> tuple[State, list[Attempts], list[Move]]:
         """Decide what the starts of every problem do next."""
-        courses, moves, first = [], [], 0
+        problems, moves, first = [], [], 0
         broken, passes = np.zeros(len(state.trials), dtype=bool), 0.0
-        for k, course in enumerate(state.memory.courses):
-            members = range(first, first + len(course.starts))
+        for k, attempts in enumerate(state.memory.problems):
+            members = range(first, first + len(attempts.starts))
             first = members.stop
             broken[k] = not any(finite[i] for i in members)
-            if course.stuck or broken[k]:
-                some = [Move(k, course.starts[course.best], members[course.best], stays=True)]
+            if attempts.stuck or broken[k]:
+                some = [Move(k, attempts.starts[attempts.best], members[attempts.best], stays=True)]
             else:
                 going = [
                     (Move(k, start, i), bool(minimum[i]))
-                    for i, start in zip(members, course.starts, strict=True)
+                    for i, start in zip(members, attempts.starts, strict=True)
                     if finite[i]
                 ]
-                course, some, cost = self._next(bound, state, course, going)
+                attempts, some, cost = self._next(bound, state, attempts, going)
                 passes = max(passes, cost)
-            courses.append(course)
+            problems.append(attempts)
             moves += some
         state = replace(state, passes=state.passes + passes)
         if broken.any():
             state = blown_up(replace(state, t=state.t - 1), broken)
-        return state, courses, moves
+        return state, problems, moves
 
     def _next(
-        self, bound: Bound, state: State, course: Course, going: list[tuple[Move, bool]]
-    ) -> tuple[Course, list[Move], float]:
+        self, bound: Bound, state: State, attempts: Attempts, going: list[tuple[Move, bool]]
+    ) -> tuple[Attempts, list[Move], float]:
         """Decide what the starts of a problem do next; also the passes that it took to decide.
 
         ``going`` are their steps, and whether these promise nothing.
@@ -298,24 +300,24 @@ class RGN(Manifold):
             trace = move.start.trace
             falling = len(trace) < 2 or trace[-1] < 0.5 * trace[-2]
             if trace[-1] <= rounding and not falling:  # rounding error: no further fall
-                return replace(course, stuck=True), [move._replace(stays=True)], passes
+                return replace(attempts, stuck=True), [move._replace(stays=True)], passes
             patience = SHORT if self.starts > 1 and not move.start.last else LONG
             if not (minimum or _is_stuck(trace, patience)):
                 moves.append(move)
                 continue
             others = len(moves) + len(going) - position - 1
-            course, after, cost = self._ended(bound, state, course, move, minimum, others)
+            attempts, after, cost = self._ended(bound, state, attempts, move, minimum, others)
             passes += cost
-            if course.stuck:
+            if attempts.stuck:
                 best, _ = min(going, key=lambda one: one[0].start.level)
-                return course, [best._replace(stays=True)], passes
+                return attempts, [best._replace(stays=True)], passes
             moves += [] if after is None else [after]
-        if len(moves) < len(course.starts):
-            room = min(course.begun, self._together(bound)) - len(moves)
-            numbers = range(course.begun, min(course.begun + room, self.starts))
+        if len(moves) < len(attempts.starts):
+            room = min(attempts.begun, self._together(bound)) - len(moves)
+            numbers = range(attempts.begun, min(attempts.begun + room, self.starts))
             moves += [Move(k, Start(number)) for number in numbers]
-            course = replace(course, begun=course.begun + len(numbers))
-        return course, moves, passes
+            attempts = replace(attempts, begun=attempts.begun + len(numbers))
+        return attempts, moves, passes
 
     def _together(self, bound: Bound) -> int:
         """Starts of a problem that may run together."""
@@ -325,14 +327,14 @@ class RGN(Manifold):
         return max(1, min(TOGETHER, NUMBERS // dof**2))
 
     def _ended(
-        self, bound: Bound, state: State, course: Course, move: Move, minimum: bool, others: int
-    ) -> tuple[Course, Move | None, float]:
+        self, bound: Bound, state: State, attempts: Attempts, move: Move, minimum: bool, others: int
+    ) -> tuple[Attempts, Move | None, float]:
         """Leave a saddle point, or give way to other starts, or give up; or go on, to noise."""
         model, start, i = state.cache.model, move.start, move.member
         problem = bound.problem.trial(move.owner)
-        ends = (*course.ends, start.level)
+        ends = (*attempts.ends, start.level)
         plenty = problem.equations >= PLENTY * model.T.dof
-        over = (course.begun >= self.starts and not others) or start.last
+        over = (attempts.begun >= self.starts and not others) or start.last
         over = over or _same_again(ends, plenty) or mostly_used("other starts")
         X, residual = model.T.X.trial(i), some_of(model.residual, i)[: problem.m]
         noise = is_noise(problem, residual, X) if not over and len(ends) == 1 else None
@@ -343,47 +345,48 @@ class RGN(Manifold):
             found, cost = escaped(problem, X, residual)
             passes += cost
             if found is not None:
-                return course, move._replace(X=found.batched()), passes
+                return attempts, move._replace(X=found.batched()), passes
         if noise and not minimum:
-            return course, move._replace(start=replace(start, last=True)), passes
-        return replace(course, ends=ends, stuck=bool(over or noise)), None, passes
+            return attempts, move._replace(start=replace(start, last=True)), passes
+        return replace(attempts, ends=ends, stuck=bool(over or noise)), None, passes
 
     def _moved(
         self,
         bound: Bound,
         state: State,
-        courses: Sequence[Course],
+        problems: Sequence[Attempts],
         moves: Sequence[Move],
         step: Step,
         squares: NumPyArray,
     ) -> State:
         """Do what is planned, with one model of all new iterates; keep what is better."""
         old, fresh = state.cache.model, [move for move in moves if not move.stays]
-        models, levels = [old], iter(())
+        models, levels = [old], iter(enumerate([0.0]))
         if fresh:
             X, passes = self._iterates(bound, state, fresh, step.xi)
             tried, relative = self._measured(bound, X, [move.owner for move in fresh])
             models, levels = [tried, old], iter(enumerate(relative))
             state = replace(state, passes=state.passes + passes + tried.passes)
-        starts: list[list[Start]] = [[] for _ in courses]
+        starts: list[list[Start]] = [[] for _ in problems]
         places = []
         for move in moves:
-            start, place = move.start, None
+            start, member = move.start, -1 if move.member is None else move.member
+            place: int | None = None
             if not move.stays:
                 place, level = next(levels)
                 if not move.steps:
                     start = replace(start, damping=self.damping, trace=(level,))
                 else:
-                    fell = (start.level**2 - level**2) * squares[move.member]
-                    start, better = _after(start, level, fell, float(step.promise[move.member]))
+                    fell = (start.level**2 - level**2) * squares[member]
+                    start, better = _after(start, level, fell, float(step.promise[member]))
                     place = place if better else None
             starts[move.owner].append(start)
-            places.append(len(fresh) + move.member if place is None else place)
-        courses = [
-            replace(course, starts=tuple(some))
-            for course, some in zip(courses, starts, strict=True)
+            places.append(len(fresh) + member if place is None else place)
+        problems = [
+            replace(attempts, starts=tuple(some))
+            for attempts, some in zip(problems, starts, strict=True)
         ]
-        return self._state(state, courses, _chosen(models, places, len(fresh)))
+        return self._state(state, problems, _chosen(models, places, len(fresh)))
 
     def _iterates(
         self, bound: Bound, state: State, moves: Sequence[Move], xi: Array

@@ -12,7 +12,7 @@ import numpy as np
 from lowtucker._array import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
 from lowtucker._array.linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
-from lowtucker.tensor.products import multi_mode_product, product
+from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import fold, unfolded
 
@@ -481,7 +481,8 @@ def _placed(block: Array, offsets: dict[int, int], wide: tuple[int, ...]) -> Arr
     if is_numpy(block):
         core = np.zeros((*batch, *wide), dtype=block.dtype)
         starts = [offsets.get(mode, 0) for mode in range(d)]
-        core[(..., *(slice(a, a + n) for a, n in zip(starts, shape, strict=True)))] = block
+        inside: Any = (..., *(slice(a, a + n) for a, n in zip(starts, shape, strict=True)))
+        core[inside] = block
         return core
     for mode, n in enumerate(wide):
         before, axis = offsets.get(mode, 0), len(batch) + mode

@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from lowtucker._array import Array, adjoint, conj, namespace, real, size
+import numpy as np
+
+from lowtucker._array import Array, adjoint, conj, like, namespace, real, size
 from lowtucker._array.linalg import eigh, svd
 
 __all__ = ["Spectrum", "coefficients", "multilinear_spectrum", "synthesis"]
@@ -44,7 +46,8 @@ def multilinear_spectrum(Z: Array, batch_ndim: int = 0, least: Any = None) -> Sp
         The number of leading axes.
     least : float or array, shape (*batch,), optional
         Directions of smaller variance are dropped, mode by mode, as in a sequentially truncated
-        HOSVD; at least one of each mode stays.
+        HOSVD; at least one of each mode stays. Tensors of a batch keep as many as the one with the
+        most: what the others drop are zeros, in the bases as in the variances.
 
     Notes
     -----
@@ -58,8 +61,7 @@ def multilinear_spectrum(Z: Array, batch_ndim: int = 0, least: Any = None) -> Sp
         w, U = _spectrum(M)
         w = w * (n / size(shape))
         if least is not None:
-            kept = _count_above(w, least)
-            w, U = w[..., -kept:], U[..., -kept:]
+            w, U = _truncated(w, U, least)
         bases.append(U)
         variances.append(w)
         core = _turned(core, conj(U), batch_ndim)
@@ -106,8 +108,15 @@ def _spectrum(M: Array) -> tuple[Array, Array]:
     return xp.flip(s * s, axis=-1), xp.flip(U, axis=-1)
 
 
-def _count_above(w: Array, least: Any) -> int:
-    """Directions to keep: those above ``least`` in any tensor of a batch."""
+def _truncated(w: Array, U: Array, least: Any) -> tuple[Array, Array]:
+    """Directions above ``least``, the last one in any case."""
     xp = namespace(w)
     least = least[..., None] if getattr(least, "ndim", 0) else least
-    return max(1, int(xp.max(xp.sum(xp.astype(w > least, xp.int64), axis=-1))))
+    above = w > least
+    counts = xp.sum(xp.astype(above, xp.int64), axis=-1)
+    kept = max(1, int(counts if w.ndim == 1 else xp.max(counts)))
+    w, U, above = w[..., -kept:], U[..., -kept:], above[..., -kept:]
+    if w.ndim == 1 or bool(xp.all(above)):
+        return w, U
+    above = above | like(np.arange(kept) == kept - 1, w)
+    return xp.where(above, w, xp.zeros_like(w)), xp.where(above[..., None, :], U, xp.zeros_like(U))

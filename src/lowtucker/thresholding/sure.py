@@ -2,16 +2,18 @@ r"""Shrinkage that tunes itself: a combination of Wiener filters of least estima
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import Array, conj, like, namespace, real, real_dtype, to_numpy
+from lowtucker._array import Array, conj, like, namespace, per_trial, real, real_dtype, to_numpy
 from lowtucker._array.linalg import solve
 from lowtucker.thresholding.shrinkage import (
     Prior,
     ShrunkTensor,
+    pieces,
     signal_variances,
     wiener_factors,
 )
@@ -23,6 +25,8 @@ from lowtucker.thresholding.spectrum import (
 )
 
 __all__ = ["Denoised", "sure_shrinkage"]
+
+NumPyArray = np.ndarray[Any, Any]
 
 # The filters: a prior, the share of the noise that is subtracted from the variances, and a factor
 # on the noise. The first is the one that the others are combined with
@@ -51,18 +55,18 @@ class Denoised(NamedTuple):
     ----------
     X : ShrunkTensor
         Its effective degrees of freedom are the divergence.
-    divergence : float
+    divergence : float or NumPy array, shape (*batch,)
         Sum of the derivatives of X's entries by those of Z, by one probe.
-    risk : float
+    risk : float or NumPy array, shape (*batch,)
         Estimated mean square error of an entry of X.
     """
 
     X: ShrunkTensor
-    divergence: float
-    risk: float
+    divergence: Any
+    risk: Any
 
 
-def sure_shrinkage(Z: Array, noise: float, probe: Array) -> Denoised:
+def sure_shrinkage(Z: Array, noise: Any, probe: Array) -> Denoised:
     r"""Denoise Z by the combination of filters with the lowest estimate of the risk.
 
     All filters share the bases of Z; the j-th multiplies the core by factors :math:`f_j`, which
@@ -80,10 +84,11 @@ def sure_shrinkage(Z: Array, noise: float, probe: Array) -> Denoised:
 
     Parameters
     ----------
-    Z : array, shape (n_1, ..., n_d)
-    noise : float
-        Variance of the noise in an entry of Z, which is Gaussian and white.
-    probe : array, shape (n_1, ..., n_d)
+    Z : array, shape (*batch, n_1, ..., n_d)
+    noise : float, or NumPy array of shape (batch,)
+        Variance of the noise in an entry of Z, which is Gaussian and white. An array says that
+        there is a batch.
+    probe : array, shape (*batch, n_1, ..., n_d)
         Random numbers of mean 0 and variance 1.
 
     Returns
@@ -93,30 +98,45 @@ def sure_shrinkage(Z: Array, noise: float, probe: Array) -> Denoised:
     Notes
     -----
     Cost: two multilinear spectra and three products with all bases. Memory: a tensor for each of
-    the 7 + d filters, and some more.
+    the 7 + d filters, and some more. Of a batch so many at a time as stay in the cache, at least
+    one.
     """
+    b, count = np.ndim(noise), math.prod(Z.shape[np.ndim(noise) :])
+    if b and len(cut := pieces(Z.shape[0], count)) > 1:
+        parts = [sure_shrinkage(Z[k, ...], noise[k], probe[k, ...]) for k in cut]
+        return Denoised(
+            ShrunkTensor.concat([one.X for one in parts]),
+            np.concatenate([one.divergence for one in parts]),
+            np.concatenate([one.risk for one in parts]),
+        )
     xp, step = namespace(Z), DIFFERENCE * noise**0.5
-    here = multilinear_spectrum(Z)
-    there = multilinear_spectrum(Z + step * probe)
-    seen_here, seen_there = (coefficients(probe, s.bases) for s in (here, there))
-    S = [xp.astype(f, real_dtype(Z), copy=False) * here.core for f in _filters(here, noise)]
-    after = [_inner(seen_there, f * there.core) for f in _filters(there, noise)]
-    before = [_inner(seen_here, one) for one in S]
-    divergences = (np.array(after) - np.array(before)) / step
-    gram = np.array([[_inner(one, other) for other in S] for one in S])
-    towards = np.array([_inner(one, here.core) for one in S]) - noise * divergences
-    a = _combination(gram, towards, RIDGE * noise * _count(Z))
-    core = sum((float(c) * one for c, one in zip(a[1:], S[1:], strict=True)), float(a[0]) * S[0])
-    energy = _inner(here.core, here.core)  # of Z: nothing was dropped
+    inside, length = (like(x, Z, real_dtype(Z)) if b else x for x in (noise, step))
+    here = multilinear_spectrum(Z, b)
+    there = multilinear_spectrum(Z + per_trial(length, Z) * probe, b)
+    seen_here, seen_there = (coefficients(probe, s.bases, b) for s in (here, there))
+    S = [xp.astype(f, real_dtype(Z), copy=False) * here.core for f in _filters(here, inside)]
+    after = [_inner(seen_there, f * there.core, b) for f in _filters(there, inside)]
+    before = [_inner(seen_here, one, b) for one in S]
+    each = np.asarray(noise)[..., None]
+    divergences = (np.stack(after, axis=-1) - np.stack(before, axis=-1)) / np.asarray(step)[
+        ..., None
+    ]
+    gram = _gram(S, b)
+    towards = np.stack([_inner(one, here.core, b) for one in S], axis=-1) - each * divergences
+    a = _combination(gram, towards, RIDGE * noise * count)
+    shares = [per_trial(like(a[..., j], Z, real_dtype(Z)), Z) for j in range(len(S))]
+    core = sum((c * one for c, one in zip(shares[1:], S[1:], strict=True)), shares[0] * S[0])
+    energy = _inner(here.core, here.core, b)  # of Z: nothing was dropped
     # |S a - Z|^2 + 2 noise <a, div> - N noise, with towards = <S, Z> - noise div
-    risk = float(a @ gram @ a - 2 * a @ towards + energy) / _count(Z) - noise
-    divergence = float(a @ divergences)
-    effective = like(np.asarray(max(divergence, 0.0)), Z, real_dtype(Z))
-    X = ShrunkTensor(synthesis(core, here.bases), effective)
-    return Denoised(X, divergence, max(risk, 0.0))
+    missed = _dot(_times(gram, a), a) - 2 * _dot(a, towards) + energy
+    risk = np.maximum(missed / count - noise, 0.0)
+    divergence = _dot(a, divergences)
+    effective = like(np.maximum(divergence, 0.0), Z, real_dtype(Z))
+    X = ShrunkTensor(synthesis(core, here.bases, b), effective)
+    return Denoised(X, *((divergence, risk) if b else (float(divergence), float(risk))))
 
 
-def _filters(spectrum: Spectrum, noise: float) -> Iterator[Array]:
+def _filters(spectrum: Spectrum, noise: Any) -> Iterator[Array]:
     """Factors of every filter, one after the other."""
     shape = tuple(U.shape[-2] for U in spectrum.bases)
     signal = {
@@ -130,21 +150,39 @@ def _filters(spectrum: Spectrum, noise: float) -> Iterator[Array]:
         yield wiener_factors(signal[1.0], noise, "sum", shape, modes)
 
 
-def _combination(gram: Any, towards: Any, ridge: float) -> Any:
-    """Coefficients of the filters; a ridge draws them to the first filter alone."""
-    first = np.zeros(len(gram))
-    first[0] = 1.0
-    ridge = ridge + 1e-12 * float(np.trace(gram))  # filters may be equal
-    if not ridge > 0:
-        return first
-    return first + solve(gram + ridge * np.eye(len(gram)), towards - gram @ first)
+def _combination(gram: NumPyArray, towards: NumPyArray, ridge: Any) -> NumPyArray:
+    """Coefficients of the filters, (*batch, j); a ridge draws them to the first filter alone."""
+    count = gram.shape[-1]
+    first = np.zeros(towards.shape)
+    first[..., 0] = 1.0
+    ridge = np.asarray(ridge + 1e-12 * np.trace(gram, axis1=-2, axis2=-1))  # filters may be equal
+    rest = np.where((ridge > 0)[..., None], towards - _times(gram, first), 0.0)
+    ridge = np.where(ridge > 0, ridge, 1.0)
+    found: NumPyArray = solve(gram + ridge[..., None, None] * np.eye(count), rest[..., None])[
+        ..., 0
+    ]
+    return first + found
 
 
-def _inner(x: Array, y: Array) -> float:
-    """Real part of the inner product of two tensors."""
+def _gram(S: list[Array], b: int) -> NumPyArray:
+    """Inner products of all pairs, (*batch, j, j)."""
+    rows = [[_inner(one, other, b) for other in S[: j + 1]] for j, one in enumerate(S)]
+    pairs = [[rows[max(i, j)][min(i, j)] for j in range(len(S))] for i in range(len(S))]
+    return np.moveaxis(np.array(pairs), (0, 1), (-2, -1))
+
+
+def _times(matrix: NumPyArray, vector: NumPyArray) -> NumPyArray:
+    product: NumPyArray = (matrix @ vector[..., None])[..., 0]
+    return product
+
+
+def _dot(x: NumPyArray, y: NumPyArray) -> NumPyArray:
+    product: NumPyArray = (x[..., None, :] @ y[..., None])[..., 0, 0]
+    return product
+
+
+def _inner(x: Array, y: Array, b: int) -> NumPyArray:
+    """Real part of the inner product of two tensors, or of each pair of two batches."""
     xp = namespace(x)
-    return float(to_numpy(real(xp.sum(conj(x) * y))))
-
-
-def _count(Z: Array) -> int:
-    return int(np.prod(Z.shape))
+    product = xp.sum(conj(x) * y, axis=tuple(range(b, x.ndim)))
+    return np.asarray(to_numpy(real(product)), dtype=np.float64)
