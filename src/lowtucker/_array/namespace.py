@@ -187,8 +187,12 @@ def eps(x: Array) -> float:
 def all_finite(x: Array) -> bool:
     """Whether ``x`` has neither NaN nor infinity. One pass and no copy if so."""
     xp = namespace(x)
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biu":
+        return True
+    # sums of half precision would overflow
+    dtype = np.float32 if isinstance(x, np.ndarray) and x.dtype.char == "e" else None
     with np.errstate(all="ignore"):
-        total = xp.sum(x)
+        total = xp.sum(x, dtype=dtype)
     if bool(xp.isfinite(total)):
         return True
     # the sum itself may have overflowed
