@@ -33,7 +33,7 @@ def few_blas_threads() -> Iterator[None]:
     """Limit the BLAS of NumPy and SciPy to one thread, or to what an environment variable says.
 
     The threads are those of the process: calls in parallel threads share the limit, and the last
-    to end lifts it. A limit that is lower already stays. Cost: some 5 microseconds.
+    to end lifts it. A limit that is lower already stays. Cost: some 10 microseconds.
     """
     global _calls
     most = _most()
