@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,8 @@ __all__ = [
     "is_torch",
     "kind",
     "like",
+    "limits",
+    "moved_axis",
     "namespace",
     "one_blas_thread",
     "pad_and_stack",
@@ -40,11 +43,14 @@ __all__ = [
     "put",
     "real",
     "real_dtype",
+    "reshaped",
     "size",
     "to_numpy",
+    "transposed",
     "without_gradients",
 ]
 
+ndarray = np.ndarray  # a global name is found faster than an attribute
 Array: TypeAlias = Any
 IntArray: TypeAlias = Any
 # A set of measurements: any index set. For a batch of problems, one index set per problem.
@@ -62,7 +68,7 @@ def namespace(*arrays: Array) -> Any:
     'numpy'
     """
     for a in arrays:  # a plain loop, for speed: this runs thousands of times per second
-        if not isinstance(a, np.ndarray):
+        if not isinstance(a, ndarray):
             break
     else:
         return np
@@ -153,7 +159,7 @@ def in_precision_of(dtype: Any, prototype: Array | None, *, is_complex: bool) ->
 
 def is_complex(x: Array) -> bool:
     """Whether ``x`` has a complex dtype."""
-    if isinstance(x, np.ndarray):  # numpy.isdtype takes microseconds
+    if isinstance(x, ndarray):  # numpy.isdtype takes microseconds
         return bool(x.dtype.kind == "c")
     return bool(namespace(x).isdtype(x.dtype, "complex floating"))
 
@@ -170,7 +176,28 @@ def real(x: Array) -> Array:
 
 def adjoint(x: Array) -> Array:
     """Return the conjugate transpose of the last two axes."""
-    return conj(namespace(x).matrix_transpose(x))
+    return conj(transposed(x))
+
+
+def transposed(x: Array) -> Array:
+    """Return the transpose of the last two axes."""
+    if isinstance(x, ndarray):  # three times as fast as the function
+        return x.swapaxes(-1, -2)
+    return namespace(x).matrix_transpose(x)
+
+
+def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return the array in another shape, in row-major order."""
+    return x.reshape(shape) if isinstance(x, ndarray) else namespace(x).reshape(x, shape)
+
+
+def moved_axis(x: Array, source: int, destination: int) -> Array:
+    """Return the array with an axis moved; both axes are counted from the first."""
+    if not isinstance(x, ndarray):
+        return namespace(x).moveaxis(x, source, destination)
+    axes = list(range(x.ndim))
+    axes.insert(destination, axes.pop(source))
+    return x.transpose(axes)
 
 
 def real_dtype(x: Array) -> Any:
@@ -181,7 +208,23 @@ def real_dtype(x: Array) -> Any:
 
 def eps(x: Array) -> float:
     """Return the machine epsilon of the dtype of ``x``."""
-    return float(namespace(x).finfo(x.dtype).eps)
+    return limits(x)[0]
+
+
+def limits(x: Array) -> tuple[float, float]:
+    """Return the machine epsilon and the smallest normal number of the dtype of ``x``."""
+    xp = namespace(x)
+    return _limits(x.dtype) if xp is np else _limits_in(xp, x.dtype)
+
+
+def _limits_in(xp: Any, dtype: Any) -> tuple[float, float]:
+    found = xp.finfo(dtype)
+    return float(found.eps), float(found.smallest_normal)
+
+
+@lru_cache(maxsize=16)
+def _limits(dtype: Any) -> tuple[float, float]:
+    return _limits_in(np, dtype)
 
 
 def all_finite(x: Array) -> bool:

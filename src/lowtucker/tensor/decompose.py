@@ -21,6 +21,7 @@ from lowtucker._array import (
     as_tensor,
     eps,
     like,
+    limits,
     namespace,
     put,
     same_kind,
@@ -80,9 +81,9 @@ def leading_left(matrix: Array, r: int) -> Array:
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     # a copy, not a view: rounding must not depend on whether other problems need the SVD
     basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
-    limits = xp.finfo(matrix.dtype)
-    tiny = float(limits.smallest_normal / limits.eps)
-    weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)
+    epsilon, smallest = limits(matrix)
+    tiny = smallest / epsilon
+    weak = ~(values[..., n - r] >= 8 * math.sqrt(epsilon) * values[..., n - 1] + tiny)
     if not bool(xp.any(weak)):
         return basis
     if matrix.ndim == 2:
@@ -310,8 +311,8 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
     largest = float(xp.max(modulus)) if size(X.shape) else 0.0
     if not largest < math.inf:
         raise NotFinite("X has NaN or infinite entries: it has no low-rank approximation.")
-    limits = xp.finfo(X.dtype)
-    least = float(limits.smallest_normal / limits.eps) ** 0.25
+    epsilon, smallest = limits(X)
+    least = (smallest / epsilon) ** 0.25
     if largest == 0 or (least < largest and largest * math.sqrt(size(X.shape)) < 1 / least):
         return _Given(X, rank, through, None)
     axes = tuple(range(X.ndim - len(rank), X.ndim))
