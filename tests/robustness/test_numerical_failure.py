@@ -231,9 +231,14 @@ def test_a_matrix_that_is_not_finite_has_no_fallback(monkeypatch, bad):
         _linalg.solve(square(3), M[:, 1])
 
 
-def test_other_errors_are_not_swallowed():
+@pytest.mark.parametrize("name", ["svd", "svdvals", "eigh", "eigvalsh", "solve", "inv", "qr"])
+def test_other_errors_are_not_swallowed(name, monkeypatch):
+    def out_of_memory(*args, **kwargs):
+        raise RuntimeError("memory")
+
+    monkeypatch.setattr(np.linalg, name, out_of_memory)
     with pytest.raises(RuntimeError, match="memory"):
-        _linalg._done(lambda: (_ for _ in ()).throw(RuntimeError("memory")), "svd", None, square(2))
+        getattr(_linalg, name)(*(square(2), np.ones(2))[: 1 + (name == "solve")])
 
 
 def test_fallbacks_keep_the_array_kind(kind, monkeypatch):
