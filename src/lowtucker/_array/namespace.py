@@ -72,7 +72,7 @@ def namespace(*arrays: Array) -> Any:
             break
     else:
         return np
-    if any(map(_says_numpy, arrays)):
+    if any(map(_says_numpy, arrays)) or all(isinstance(a, ndarray | np.generic) for a in arrays):
         return np
     import array_api_compat
 
@@ -92,6 +92,8 @@ def _says_numpy(x: Any) -> bool:
 
 def is_jax(x: Array) -> bool:
     """Whether ``x`` is a JAX array (its elements cannot be assigned)."""
+    if "jax" not in sys.modules:
+        return False
     import array_api_compat
 
     return bool(array_api_compat.is_jax_array(x))
