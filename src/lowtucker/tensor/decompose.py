@@ -80,7 +80,10 @@ def leading_left(matrix: Array, r: int) -> Array:
         return svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     # a copy, not a view: rounding must not depend on whether other problems need the SVD
-    basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
+    if isinstance(vectors, np.ndarray):
+        basis = vectors[..., : n - r - 1 : -1].copy()
+    else:
+        basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     epsilon, smallest = limits(matrix)
     tiny = smallest / epsilon
     weak = ~(values[..., n - r] >= 8 * math.sqrt(epsilon) * values[..., n - 1] + tiny)
@@ -142,9 +145,10 @@ def _hosvd(X: Array, rank: tuple[int, ...]) -> tuple[Array, list[Array]]:
 def _project(X: Array, factors: list[Array], skip: int | None = None) -> Array:
     """Contract X with the adjoint of every factor except one, the strongest reduction first."""
     batch_ndim = X.ndim - len(factors)
-    modes = [k for k in range(len(factors)) if k != skip]
-    for k in sorted(modes, key=lambda k: factors[k].shape[-1] / factors[k].shape[-2]):
-        X = product(X, adjoint(factors[k]), k, batch_ndim)
+    shares = [U.shape[-1] / U.shape[-2] for U in factors]
+    for k in sorted(range(len(factors)), key=shares.__getitem__):
+        if k != skip:
+            X = product(X, adjoint(factors[k]), k, batch_ndim)
     return X
 
 
