@@ -322,8 +322,8 @@ class BatchedBlocks(MeasurementOperator):
         if one.tiles and (one._complex_matrix or not one._complex_domain):
             x = one._vec(flat)
             out = np.zeros((len(x), self.m), dtype=one._wide)
+            wide = self.matrices[0].dtype == one._wide
             for k, A in enumerate(self.matrices):
-                wide = A.dtype == one._wide
                 out[k, : A.shape[0]] = A.dot(x[k]) if wide else times(A, x[k], one._wide)
             return out.reshape(*self.batch_shape, self.m)
         return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])

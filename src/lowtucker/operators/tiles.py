@@ -72,7 +72,8 @@ def wide_dtype(matrix: Array) -> Any:
 
 def _by_columns(A: NumPyArray) -> bool:
     """Whether the entries of a column are next to each other in memory."""
-    return bool(abs(A.strides[0]) < abs(A.strides[1]) and min(A.shape) > 1)
+    rows, columns = A.strides
+    return abs(rows) < abs(columns) and min(A.shape) > 1
 
 
 def _tiles(A: NumPyArray, dtype: Any) -> Iterator[tuple[slice, slice, NumPyArray]]:
@@ -137,7 +138,10 @@ def tiled_misfit(
         gradient[...] = adjoint_times(A, r, gradient.dtype)
         return
     gradient[...] = 0
-    for rows, _, tile in _tiles(A, gradient.dtype):
+    height = max(1, TILE_BYTES // (A.shape[1] * gradient.itemsize))
+    for start in range(0, A.shape[0], height):
+        rows = slice(start, start + height)
+        tile = A[rows] if A.dtype == gradient.dtype else A[rows].astype(gradient.dtype)
         r = y[..., rows] - (tile @ x if x.ndim == 1 else x @ tile.T)
         residual[..., rows] = r
         if weights is not None:
