@@ -86,13 +86,13 @@ def leading_left(matrix: Array, r: int) -> Array:
         basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     epsilon, smallest = limits(matrix)
     tiny = smallest / epsilon
-    weak = ~(values[..., n - r] >= 8 * math.sqrt(epsilon) * values[..., n - 1] + tiny)
-    if not bool(xp.any(weak)):
+    strong = values[..., n - r] >= 8 * math.sqrt(epsilon) * values[..., n - 1] + tiny
+    if bool(strong if matrix.ndim == 2 else xp.all(strong)):
         return basis
     if matrix.ndim == 2:
         return svd(matrix)[0][:, :r]
     flat = xp.reshape(matrix, (-1, n, p))
-    where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], matrix)
+    where = like((~to_numpy(xp.reshape(strong, (-1,)))).nonzero()[0], matrix)
     better = svd(xp.take(flat, where, axis=0))[0][:, :, :r]
     return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, better), basis.shape)
 
