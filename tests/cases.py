@@ -109,6 +109,12 @@ OPERATORS = {
     "dense-real-matrix-complex-tensors": lambda: lt.DenseOperator(
         _matrix(), SHAPE, dtype=np.dtype(np.complex128)
     ),
+    "dense-int8": lambda: lt.DenseOperator((9 * _matrix()).astype(np.int8), SHAPE),
+    "dense-float16": lambda: lt.DenseOperator(_matrix(dtype=np.float16), SHAPE),
+    "dense-column-major": lambda: lt.DenseOperator(np.asfortranarray(_matrix()), SHAPE),
+    "dense-int8-stack": lambda: lt.DenseOperator(
+        (9 * _matrix(3 * M)).astype(np.int8).reshape(3, M, N), SHAPE
+    ),
     "dense-one-row": lambda: lt.gaussian(SHAPE, 1, seed=4),
     "dense-order-1": lambda: lt.gaussian((6,), 4, seed=4),
     "dense-order-5": lambda: lt.gaussian((2, 3, 1, 2, 2), 7, seed=4),

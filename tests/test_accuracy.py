@@ -231,3 +231,14 @@ def test_operators_without_a_design_have_an_estimate(kind, noise):
         assert error / 2 < result.error_estimate < 2 * error
         low, high = result.error_interval
         assert low < error < high
+
+
+@pytest.mark.parametrize("spare", [0, 1, 14])
+@pytest.mark.parametrize("directions", [1.0, 9.6, 300.0])
+def test_negligible_noise_is_left_out_of_the_interval(directions, spare, monkeypatch):
+    noise = 0.99 * accuracy.NEGLIGIBLE
+    one = Accuracy(1.0, noise, noise, directions, spare, margin=1e6, share=0.1)
+    without = one.interval
+    monkeypatch.setattr(accuracy, "NEGLIGIBLE", 0.0)
+    np.testing.assert_allclose(without, one.interval, rtol=2e-6)
+    assert without != one.interval

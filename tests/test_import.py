@@ -51,6 +51,16 @@ def test_import_loads_the_package_alone():
     assert not packages & {"numpy", "scipy", "array_api_compat", "click", "rich", "logging"}
 
 
+def test_a_small_call_without_noise_needs_numpy_alone():
+    """SciPy's special functions, and what they load, take several times as long as the call."""
+    _, packages = modules_after(
+        "import lowtucker as lt; A = lt.gaussian((5, 5, 6), m=60, seed=1)\n"
+        "y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))\n"
+        "assert lt.recover(A, y, (1, 2, 2)).error_interval"
+    )
+    assert not packages & {"scipy", "array_api_compat", "click", "rich"}
+
+
 def test_a_name_loads_what_it_needs_only():
     own, packages = modules_after("import lowtucker; lowtucker.hosvd")
     assert "lowtucker.tensor" in own

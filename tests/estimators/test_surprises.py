@@ -32,7 +32,7 @@ def ctrl_c():
 def test_ctrl_c_ends_a_fit(monkeypatch, ctrl_c, estimator, call):
     """A rank from half of the folds must not be returned."""
     holes = np.where(np.random.default_rng(1).random(X.shape) < 0.3, np.nan, X)
-    calls, decomposed = [], linalg._done
+    calls, decomposed = [], linalg.namespace
 
     def pressed(*arguments):
         calls.append(1)
@@ -40,7 +40,7 @@ def test_ctrl_c_ends_a_fit(monkeypatch, ctrl_c, estimator, call):
             signal.raise_signal(signal.SIGINT)
         return decomposed(*arguments)
 
-    monkeypatch.setattr(linalg, "_done", pressed)
+    monkeypatch.setattr(linalg, "namespace", pressed)  # each decomposition calls it
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(holes if isinstance(estimator, TuckerImputer) else X, Y)
     assert len(calls) == call

@@ -31,6 +31,8 @@ __all__ = [
 ]
 
 NumPyArray = np.ndarray[Any, Any]
+# What the libraries raise if an algorithm fails
+FAILURES = (np.linalg.LinAlgError, RuntimeError)
 # Fallbacks used so far; separate for every thread and task
 _USED: ContextVar[list[str] | None] = ContextVar("lowtucker_fallbacks", default=None)
 
@@ -69,24 +71,21 @@ def svd(matrix: Array, *, full_matrices: bool = False) -> tuple[Array, Array, Ar
     Falls back to ``gesvd``, whose iteration differs from that of ``gesdd``, and then to the
     eigenvectors of the Gram matrix, with half the digits.
     """
-
-    def usual() -> Any:
-        return tuple(namespace(matrix).linalg.svd(matrix, full_matrices=full_matrices))
-
-    def other(M: NumPyArray) -> Any:
-        return _svd(M, full_matrices)
-
-    U, s, Vh = _done(usual, "svd", other, matrix)
+    try:
+        U, s, Vh = namespace(matrix).linalg.svd(matrix, full_matrices=full_matrices)
+    except FAILURES as error:
+        _check(error, "svd", matrix)
+        U, s, Vh = _each(lambda M: _svd(M, full_matrices), matrix)
     return U, s, Vh
 
 
 def svdvals(matrix: Array) -> Array:
     """Return the singular values in decreasing order, with the fallbacks of :func:`svd`."""
-
-    def usual() -> Any:
-        return (namespace(matrix).linalg.svdvals(matrix),)
-
-    return _done(usual, "svd", lambda M: _svd(M, False)[1:2], matrix)[0]
+    try:
+        return namespace(matrix).linalg.svdvals(matrix)
+    except FAILURES as error:
+        _check(error, "svd", matrix)
+        return _each(lambda M: _svd(M, False)[1:2], matrix)[0]
 
 
 def eigh(matrix: Array) -> tuple[Array, Array]:
@@ -94,74 +93,77 @@ def eigh(matrix: Array) -> tuple[Array, Array]:
 
     Falls back to the drivers ``ev`` and ``evr``, whose iterations differ from that of ``evd``.
     """
-
-    def usual() -> Any:
-        return tuple(namespace(matrix).linalg.eigh(matrix))
-
-    values, vectors = _done(usual, "eigh", _eigh, matrix)
+    try:
+        values, vectors = namespace(matrix).linalg.eigh(matrix)
+    except FAILURES as error:
+        _check(error, "eigh", matrix)
+        values, vectors = _each(_eigh, matrix)
     return values, vectors
 
 
 def eigvalsh(matrix: Array) -> Array:
     """Return eigenvalues of Hermitian matrices in increasing order, as :func:`eigh`."""
-
-    def usual() -> Any:
-        return (namespace(matrix).linalg.eigvalsh(matrix),)
-
-    return _done(usual, "eigh", lambda M: _eigh(M)[:1], matrix)[0]
+    try:
+        return namespace(matrix).linalg.eigvalsh(matrix)
+    except FAILURES as error:
+        _check(error, "eigh", matrix)
+        return _each(lambda M: _eigh(M)[:1], matrix)[0]
 
 
 def solve(matrix: Array, right: Array) -> Array:
     """Solve a linear system; if it is singular, by least squares of minimum norm."""
-
-    def usual() -> Any:
-        return (namespace(matrix).linalg.solve(matrix, right),)
-
-    columns = right[..., None] if right.ndim == 1 else right
-    found = _done(usual, "solve", _least_squares, matrix, columns)[0]
-    return found[..., 0] if found.ndim > right.ndim else found
+    try:
+        return namespace(matrix).linalg.solve(matrix, right)
+    except FAILURES as error:
+        columns = right[..., None] if right.ndim == 1 else right
+        _check(error, "solve", matrix, columns)
+        found = _each(_least_squares, matrix, columns)[0]
+        return found[..., 0] if found.ndim > right.ndim else found
 
 
 def inv(matrix: Array) -> Array:
     """Return the inverse of a matrix; if it is singular, the pseudo-inverse."""
-
-    def other(M: NumPyArray) -> Any:
-        return _least_squares(M, np.eye(len(M), dtype=M.dtype))
-
-    return _done(lambda: (namespace(matrix).linalg.inv(matrix),), "inv", other, matrix)[0]
+    try:
+        return namespace(matrix).linalg.inv(matrix)
+    except FAILURES as error:
+        _check(error, "inv", matrix)
+        return _each(lambda M: _least_squares(M, np.eye(len(M), dtype=M.dtype)), matrix)[0]
 
 
 def qr(matrix: Array) -> tuple[Array, Array]:
     """Return the reduced QR decomposition; falls back to SciPy."""
-
-    def other(M: NumPyArray) -> Any:
-        import scipy.linalg
-
-        note_fallback("qr by SciPy")
-        return scipy.linalg.qr(M, mode="economic", check_finite=False)
-
-    Q, R = _done(lambda: tuple(namespace(matrix).linalg.qr(matrix)), "qr", other, matrix)
+    try:
+        Q, R = namespace(matrix).linalg.qr(matrix)
+    except FAILURES as error:
+        _check(error, "qr", matrix)
+        Q, R = _each(_qr, matrix)
     return Q, R
 
 
-def _done(usual: Callable[[], Any], name: str, other: Callable[..., Any], *arrays: Array) -> Any:
-    """Return the result of the usual algorithm or, if it fails, of another for every matrix."""
-    try:
-        return usual()
-    except (np.linalg.LinAlgError, RuntimeError) as error:
-        # torch raises its own LinAlgError, a subclass of RuntimeError
-        if not type(error).__name__.endswith("LinAlgError"):
-            raise
-        if not all(map(all_finite, arrays)):
-            raise np.linalg.LinAlgError(
-                f"{name}: the matrix has NaN or infinite entries."
-            ) from error
+def _check(error: Exception, name: str, *arrays: Array) -> None:
+    """Raise the error unless LAPACK failed for finite matrices."""
+    # torch raises its own LinAlgError, a subclass of RuntimeError
+    if not type(error).__name__.endswith("LinAlgError"):
+        raise error
+    if not all(map(all_finite, arrays)):
+        raise np.linalg.LinAlgError(f"{name}: the matrix has NaN or infinite entries.") from error
+
+
+def _each(other: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
+    """Return the result of another algorithm for every matrix of a batch."""
     hosts = [to_numpy(a) for a in arrays]
     batch = hosts[0].shape[:-2]
     stacks = [h.reshape(-1, *h.shape[-2:]) for h in hosts]
     found = [other(*items) for items in zip(*stacks, strict=True)]
     parts = [np.stack(some) for some in zip(*found, strict=True)]
     return tuple(like(part.reshape(*batch, *part.shape[1:]), arrays[0]) for part in parts)
+
+
+def _qr(M: NumPyArray) -> Any:
+    import scipy.linalg
+
+    note_fallback("qr by SciPy")
+    return scipy.linalg.qr(M, mode="economic", check_finite=False)
 
 
 def _svd(M: NumPyArray, full_matrices: bool) -> Any:

@@ -11,6 +11,7 @@ import math
 import sys
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import lru_cache
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -33,6 +34,8 @@ __all__ = [
     "is_torch",
     "kind",
     "like",
+    "limits",
+    "moved_axis",
     "namespace",
     "one_blas_thread",
     "pad_and_stack",
@@ -40,11 +43,14 @@ __all__ = [
     "put",
     "real",
     "real_dtype",
+    "reshaped",
     "size",
     "to_numpy",
+    "transposed",
     "without_gradients",
 ]
 
+ndarray = np.ndarray  # a global name is found faster than an attribute
 Array: TypeAlias = Any
 IntArray: TypeAlias = Any
 # A set of measurements: any index set. For a batch of problems, one index set per problem.
@@ -62,11 +68,11 @@ def namespace(*arrays: Array) -> Any:
     'numpy'
     """
     for a in arrays:  # a plain loop, for speed: this runs thousands of times per second
-        if not isinstance(a, np.ndarray):
+        if not isinstance(a, ndarray):
             break
     else:
         return np
-    if any(map(_says_numpy, arrays)):
+    if any(map(_says_numpy, arrays)) or all(isinstance(a, ndarray | np.generic) for a in arrays):
         return np
     import array_api_compat
 
@@ -86,6 +92,8 @@ def _says_numpy(x: Any) -> bool:
 
 def is_jax(x: Array) -> bool:
     """Whether ``x`` is a JAX array (its elements cannot be assigned)."""
+    if "jax" not in sys.modules:
+        return False
     import array_api_compat
 
     return bool(array_api_compat.is_jax_array(x))
@@ -153,7 +161,7 @@ def in_precision_of(dtype: Any, prototype: Array | None, *, is_complex: bool) ->
 
 def is_complex(x: Array) -> bool:
     """Whether ``x`` has a complex dtype."""
-    if isinstance(x, np.ndarray):  # numpy.isdtype takes microseconds
+    if isinstance(x, ndarray):  # numpy.isdtype takes microseconds
         return bool(x.dtype.kind == "c")
     return bool(namespace(x).isdtype(x.dtype, "complex floating"))
 
@@ -170,7 +178,28 @@ def real(x: Array) -> Array:
 
 def adjoint(x: Array) -> Array:
     """Return the conjugate transpose of the last two axes."""
-    return conj(namespace(x).matrix_transpose(x))
+    return conj(transposed(x))
+
+
+def transposed(x: Array) -> Array:
+    """Return the transpose of the last two axes."""
+    if isinstance(x, ndarray):  # three times as fast as the function
+        return x.swapaxes(-1, -2)
+    return namespace(x).matrix_transpose(x)
+
+
+def reshaped(x: Array, shape: tuple[int, ...]) -> Array:
+    """Return the array in another shape, in row-major order."""
+    return x.reshape(shape) if isinstance(x, ndarray) else namespace(x).reshape(x, shape)
+
+
+def moved_axis(x: Array, source: int, destination: int) -> Array:
+    """Return the array with an axis moved; both axes are counted from the first."""
+    if not isinstance(x, ndarray):
+        return namespace(x).moveaxis(x, source, destination)
+    axes = list(range(x.ndim))
+    axes.insert(destination, axes.pop(source))
+    return x.transpose(axes)
 
 
 def real_dtype(x: Array) -> Any:
@@ -181,14 +210,34 @@ def real_dtype(x: Array) -> Any:
 
 def eps(x: Array) -> float:
     """Return the machine epsilon of the dtype of ``x``."""
-    return float(namespace(x).finfo(x.dtype).eps)
+    return limits(x)[0]
+
+
+def limits(x: Array) -> tuple[float, float]:
+    """Return the machine epsilon and the smallest normal number of the dtype of ``x``."""
+    xp = namespace(x)
+    return _limits(x.dtype) if xp is np else _limits_in(xp, x.dtype)
+
+
+def _limits_in(xp: Any, dtype: Any) -> tuple[float, float]:
+    found = xp.finfo(dtype)
+    return float(found.eps), float(found.smallest_normal)
+
+
+@lru_cache(maxsize=16)
+def _limits(dtype: Any) -> tuple[float, float]:
+    return _limits_in(np, dtype)
 
 
 def all_finite(x: Array) -> bool:
     """Whether ``x`` has neither NaN nor infinity. One pass and no copy if so."""
     xp = namespace(x)
+    if isinstance(x, np.ndarray) and x.dtype.kind in "biu":
+        return True
+    # sums of half precision would overflow
+    dtype = np.float32 if isinstance(x, np.ndarray) and x.dtype.char == "e" else None
     with np.errstate(all="ignore"):
-        total = xp.sum(x)
+        total = xp.sum(x, dtype=dtype)
     if bool(xp.isfinite(total)):
         return True
     # the sum itself may have overflowed

@@ -108,6 +108,8 @@ def as_float(value: Any, name: str) -> Array:
     float32, float64 and complex dtypes are kept; integers, booleans and half precision become
     float64 (float32 if the back end has no float64); extended precision is rejected.
     """
+    if type(value) is np.ndarray and value.dtype.char in "fdFD":  # most calls: next to free
+        return value
     x = as_array(value, name)
     if (x.dtype.char in "fdFD") if is_numpy(x) else dtype_name(x.dtype) in FLOATS:
         return x
@@ -147,6 +149,8 @@ def as_tensor(value: Any, name: str) -> Array:
 
 def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
     """Check a tensor shape: a non-empty sequence of positive integers."""
+    if type(shape) is tuple and shape and all(type(n) is int and n > 0 for n in shape):
+        return shape  # checked before: the abstract classes of numbers take microseconds
     if isinstance(shape, numbers.Integral):
         raise TypeError(
             f"{name} must have one entry per mode, got the number {shape}. "
@@ -186,7 +190,8 @@ def as_integer(value: Any, name: str, low: int = 1, high: int | None = None) -> 
 
     ``high`` defaults to the largest size of an array.
     """
-    if isinstance(value, bool) or not isinstance(value, numbers.Integral):
+    plain = type(value) is int
+    if not plain and (isinstance(value, bool) or not isinstance(value, numbers.Integral)):
         raise TypeError(f"{name} must be an integer, got {value!r:.80}. Try int(...).")
     number = int(value)
     most = sys.maxsize if high is None else high

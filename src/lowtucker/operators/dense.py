@@ -14,7 +14,6 @@ from lowtucker._array import (
     Rows,
     all_finite,
     as_flag,
-    as_float,
     as_float_dtype,
     as_shape,
     as_tensor,
@@ -34,10 +33,14 @@ from lowtucker.operators.design import DenseDesign, TangentDesign
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order
 from lowtucker.operators.tiles import (
     TILE_BYTES,
+    adjoint_times,
+    as_rows,
     joined_parts,
     parts,
     tiled_misfit,
-    tiles,
+    tiled_norms,
+    times,
+    wide_dtype,
     with_parts,
 )
 from lowtucker.operators.traits import Traits
@@ -56,13 +59,15 @@ class DenseOperator(MatrixOperator):
     ----------
     matrix : array, shape (m, N), (m, n_1, ..., n_d), or (*batch, m, N) for a batch
         Row i is the vectorised sensing tensor :math:`A_i` (complex: its conjugate, so that
-        ``forward`` is ``matrix @ vec(X)``). It is not copied.
+        ``forward`` is ``matrix @ vec(X)``). It is not copied: a NumPy matrix may be in row-major
+        or column-major memory, of integers, booleans or half precision.
     shape : tuple of int, optional
         Shape of the tensors; may be omitted if ``matrix`` is (m, n_1, ..., n_d).
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised.
     dtype : dtype, optional
-        Dtype of the tensors; the matrix's by default. A real dtype with a complex matrix means
+        Dtype of the tensors; the matrix's by default, double for integers and booleans, single
+        for half precision. A real dtype with a complex matrix means
         real tensors from complex measurements: the adjoint is then the real part. A complex
         dtype with a real matrix measures complex tensors. The precision is the matrix's.
     isotropic : bool
@@ -72,9 +77,10 @@ class DenseOperator(MatrixOperator):
     Notes
     -----
     ``forward`` and ``adjoint`` cost 2 m N flops and one pass over the matrix each (two if a real
-    matrix measures a complex tensor). ``misfit`` needs one pass over a NumPy matrix, real or
-    complex, and two over other arrays. No copy of the size of a NumPy matrix is ever made; tensors
-    are cast to the matrix's precision rather than the matrix to theirs.
+    matrix measures a complex tensor). ``misfit`` needs one pass over a row-major NumPy matrix, real
+    or complex, and two over column-major ones and other arrays. No copy of the size of a NumPy
+    matrix is ever made: integers and half precision are widened in tiles of 1 MiB, and tensors are
+    cast to the matrix's precision rather than the matrix to theirs.
 
     Examples
     --------
@@ -105,11 +111,11 @@ class DenseOperator(MatrixOperator):
     ) -> None:
         if not as_flag(isotropic, "isotropic"):
             self.traits = replace(self.traits, isotropic=False)
-        matrix = as_float(matrix, "matrix")
+        matrix = as_rows(matrix, "matrix")
         self.shape, self.order = _split_shape(matrix, shape, check_order(order))
         d = len(self.shape)
         if matrix.ndim == d + 1 and tuple(matrix.shape[1:]) == self.shape:
-            matrix = namespace(matrix).reshape(matrix, (matrix.shape[0], size(self.shape)))
+            matrix, self.order = _flattened(matrix, self.order)
         if not all_finite(matrix):
             raise ValueError(
                 "matrix has NaN or infinite entries. Leave out the measurements they belong to."
@@ -117,16 +123,19 @@ class DenseOperator(MatrixOperator):
         self._set(matrix, dtype)
 
     def _set(self, matrix: Array, dtype: Any) -> None:
+        self._wide = wide_dtype(matrix)  # the dtype that products are computed in
         self._complex_matrix = is_complex(matrix)
         self._complex_domain = self._complex_matrix
         if dtype is not None:
             self._complex_domain = "complex" in str(as_float_dtype(dtype, matrix))
-        self.dtype = in_precision_of(matrix.dtype, matrix, is_complex=self._complex_domain)
+        self.dtype = in_precision_of(self._wide, matrix, is_complex=self._complex_domain)
         self.tiles = is_numpy(matrix)  # whether `misfit` may go tile by tile
         self._set_rows(matrix)
 
     def _set_rows(self, matrix: Array) -> None:
-        self.matrix = self.prototype = matrix
+        self.matrix = matrix
+        # of the matrix's kind, in a dtype that tensors can have
+        self.prototype = np.empty(0, self._wide) if matrix.dtype != self._wide else matrix
         self.m = int(matrix.shape[-2])
         self.batch_shape = tuple(matrix.shape[:-2])
 
@@ -138,17 +147,22 @@ class DenseOperator(MatrixOperator):
         return other
 
     def rows_in_memory(self) -> Array | None:
-        """Return the rows as tensors, a view of a NumPy matrix; None for batches and others."""
-        return self._unvec(self.matrix) if self.tiles and not self.batch_shape else None
+        """Return the rows as tensors; None for batches, and arrays other than NumPy's.
+
+        A view of the matrix, unless it has to be widened.
+        """
+        if not self.tiles or self.batch_shape:
+            return None
+        return self._unvec(self.matrix.astype(self._wide, copy=False))
 
     def _vec(self, X: Array) -> Array:
         return super()._vec(self._cast(X))
 
     def _cast(self, x: Array) -> Array:
         """Cast a small array to the matrix's precision; real stays real, complex complex."""
-        if x.dtype == self.matrix.dtype:
+        if x.dtype == self._wide:
             return x
-        wanted = in_precision_of(self.matrix.dtype, self.matrix, is_complex=is_complex(x))
+        wanted = in_precision_of(self._wide, self.matrix, is_complex=is_complex(x))
         return x if x.dtype == wanted else namespace(x).astype(x, wanted)
 
     def _matvec(self, x: Array) -> Array:
@@ -159,7 +173,9 @@ class DenseOperator(MatrixOperator):
 
     def _times(self, x: Array) -> Array:
         xp, A = namespace(x, self.matrix), self.matrix
-        x = xp.astype(x, A.dtype) if x.dtype != A.dtype else x
+        x = xp.astype(x, self._wide) if x.dtype != self._wide else x
+        if A.dtype != self._wide:
+            return self._each(times, x, self.m)
         if A.ndim == 2:
             return A @ x if x.ndim == 1 else xp.matmul(x, xp.matrix_transpose(A))
         return xp.matmul(A, x[..., None])[..., 0]
@@ -167,9 +183,22 @@ class DenseOperator(MatrixOperator):
     def _adjoint_times(self, v: Array) -> Array:
         # A^* v = conj(conj(v) A): conjugates the small vector, not the matrix
         xp, A = namespace(v, self.matrix), self.matrix
-        v = conj(xp.astype(v, A.dtype) if v.dtype != A.dtype else v)
+        v = xp.astype(v, self._wide) if v.dtype != self._wide else v
+        if A.dtype != self._wide:
+            return self._each(adjoint_times, v, A.shape[-1])
+        v = conj(v)
         out = xp.matmul(v, A) if A.ndim == 2 else xp.matmul(v[..., None, :], A)[..., 0, :]
         return conj(out)
+
+    def _each(self, product: Any, x: NumPyArray, length: int) -> NumPyArray:
+        """Product of a NumPy matrix, or of every matrix of a batch, that has to be widened."""
+        if not self.batch_shape:
+            return np.asarray(product(self.matrix, x, self._wide))
+        x = np.broadcast_to(x, (*self.batch_shape, x.shape[-1]))
+        out = np.empty((*self.batch_shape, length), self._wide)
+        for k in np.ndindex(*self.batch_shape):
+            out[k] = product(self.matrix[k], x[k], self._wide)
+        return out
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
@@ -228,8 +257,8 @@ class DenseOperator(MatrixOperator):
         """Misfit of vectors, which may have a second axis of real and imaginary parts."""
         A = self.matrix
         batch = common_batch(x.shape[:-1], y.shape[:-1])
-        residual = np.empty((*batch, self.m), dtype=A.dtype)
-        gradient = np.empty((*batch, x.shape[-1]), dtype=A.dtype)
+        residual = np.empty((*batch, self.m), dtype=self._wide)
+        gradient = np.empty((*batch, x.shape[-1]), dtype=self._wide)
         if not self.batch_shape:
             tiled_misfit(A, x, y, weights, residual, gradient)
             return residual, gradient
@@ -245,11 +274,8 @@ class DenseOperator(MatrixOperator):
     def _row_norms(self) -> Array:
         if not self.tiles:
             return norm(self.matrix, batch_ndim=self.matrix.ndim - 1)
-        norms = np.empty(self.matrix.shape[:-1], dtype=real_dtype(self.matrix))
-        for k in np.ndindex(*self.batch_shape):
-            for rows in tiles(self.matrix[k]):
-                norms[(*k, rows)] = norm(self.matrix[k][rows], batch_ndim=1)
-        return norms
+        each = [tiled_norms(self.matrix[k], self._wide) for k in np.ndindex(*self.batch_shape)]
+        return np.reshape(each, self.matrix.shape[:-1])
 
 
 class BatchedBlocks(MeasurementOperator):
@@ -277,8 +303,7 @@ class BatchedBlocks(MeasurementOperator):
         measured: NumPyArray | None = None,
     ) -> None:
         self.matrices, self.one, self.batch_shape = matrices, one, batch_shape
-        self.shape, self.dtype, self.prototype = one.shape, one.dtype, matrices[0]
-        self.order = one.order
+        self.shape, self.dtype, self.prototype = one.shape, one.dtype, one.prototype
         if not one.traits.isotropic:
             self.traits = replace(self.traits, isotropic=False)
         lengths = [matrix.shape[0] for matrix in matrices]
@@ -303,9 +328,10 @@ class BatchedBlocks(MeasurementOperator):
         flat, one = self._flat(X, len(self.shape)), self.one
         if one.tiles and (one._complex_matrix or not one._complex_domain):
             x = one._vec(flat)
-            out = np.zeros((len(x), self.m), dtype=one.matrix.dtype)
+            out = np.zeros((len(x), self.m), dtype=one._wide)
+            wide = self.matrices[0].dtype == one._wide
             for k, A in enumerate(self.matrices):
-                out[k, : A.shape[0]] = A.dot(x[k])
+                out[k, : A.shape[0]] = A.dot(x[k]) if wide else times(A, x[k], one._wide)
             return out.reshape(*self.batch_shape, self.m)
         return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])
 
@@ -328,9 +354,9 @@ class BatchedBlocks(MeasurementOperator):
     def _rows_once(
         self, x: NumPyArray, y: NumPyArray, weights: NumPyArray | None
     ) -> tuple[NumPyArray, NumPyArray]:
-        dtype = self.one.matrix.dtype
+        dtype = self.one._wide
         residual, gradient = np.array(y, dtype=dtype), np.empty(x.shape, dtype=dtype)
-        simple = x.ndim == 2 and dtype.kind != "c"
+        simple = x.ndim == 2 and dtype.kind != "c" and self.matrices[0].dtype == dtype
         for k, A in enumerate(self.matrices):
             b = A.shape[0]
             w = None if weights is None else weights[k, ..., :b]
@@ -398,7 +424,8 @@ class GatheredDesign(DenseDesign):
         if self.A.measured is not None:
             height = min(rows.stop, self.A.m) - rows.start
             parts = [_lengthened(part, height) for part in parts]
-        return namespace(parts[0]).stack(parts)
+        tile, wide = namespace(parts[0]).stack(parts), self.A.one._wide
+        return tile if tile.dtype == wide else tile.astype(wide)
 
 
 def _lengthened(matrix: Array, height: int) -> Array:
@@ -430,6 +457,14 @@ def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ..
             f"tensors of shape {shape} have {size(shape)}. Check shape, or transpose the matrix."
         )
     return shape, order
+
+
+def _flattened(matrix: Array, order: Order) -> tuple[Array, Order]:
+    """Rows as vectors, and their order: a view of a NumPy array in row- or column-major memory."""
+    flat = (matrix.shape[0], size(matrix.shape[1:]))
+    if isinstance(matrix, np.ndarray) and matrix.ndim > 2 and matrix.flags.fnc:
+        return matrix.reshape(flat, order="F"), "F"
+    return namespace(matrix).reshape(matrix, flat), order
 
 
 def _take(matrix: Array, rows: Rows) -> Array:

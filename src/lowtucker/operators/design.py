@@ -207,9 +207,10 @@ class DenseDesign(TangentDesign):
             yield rows, self._chunk(rows)
 
     def _tile(self, rows: slice) -> Array:
-        """Rows of the matrix, or of the matrices of a batch."""
+        """Rows of the matrix or of those of a batch, in the dtype that products are computed in."""
         A: Any = self.A
-        return A.matrix[..., rows, :]
+        tile = A.matrix[..., rows, :]
+        return tile if tile.dtype == A._wide else tile.astype(A._wide)
 
     def _chunk(self, rows: slice) -> Array:
         A: Any = self.A

@@ -49,7 +49,7 @@ class StoredOperator(StreamedOperator):
         shape = shape_of_rows(given, shape, "source")
         order = "C" if given[1:] == shape and len(shape) > 1 else check_order(order)
         self.source, self._file = source, _raw_file(source)
-        self._set(shape, given[0], _float_dtype(source), order)
+        self._set(shape, given[0], _dtype_in_memory(source), order)
 
     def __getstate__(self) -> dict[str, Any]:
         """Pickle files by their names, not by their contents."""
@@ -127,15 +127,15 @@ def _checked(source: Any) -> tuple[int, ...]:
     return shape
 
 
-def _float_dtype(source: Any) -> np.dtype[Any]:
-    """Dtype to compute in: single stays single, double double; all else becomes double."""
-    dtype = np.dtype(source.dtype).newbyteorder("=")
+def _dtype_in_memory(source: Any) -> np.dtype[Any]:
+    """Dtype of the rows that are read: that of the file. Narrow ones are widened tile by tile."""
+    dtype: np.dtype[Any] = np.dtype(source.dtype).newbyteorder("=")
     if dtype.kind not in "biufc" or dtype.char in "gG":
         raise FileFormatError(
             f"{_name(source)} holds {dtype}, expected numbers of single or double precision. "
             "Write it again as float32 or float64."
         )
-    return dtype if dtype.char in "fdFD" else np.dtype(np.float64)
+    return dtype
 
 
 def _raw_file(source: Any) -> tuple[str, int, np.dtype[Any]] | None:

@@ -64,7 +64,8 @@ class Case:
                     findings = check(case)
             except TimeUp:
                 findings = case.out_of_time(name)
-            case = case.now(case.result.found(*findings))
+            if findings:
+                case = case.now(case.result.found(*findings))
         return case
 
     def now(self, result: Result) -> Case:

@@ -8,6 +8,7 @@ import math
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -52,8 +53,7 @@ class Call:
     @classmethod
     def of(cls, function: Callable[..., Any], given: Mapping[str, Any]) -> Call:
         """Call of a function with these arguments, such as its ``locals()``."""
-        parameters = inspect.signature(function).parameters
-        defaults = {name: one.default for name, one in parameters.items()}
+        defaults = _defaults(function)
         data = tuple(
             name for name, default in defaults.items() if default is inspect.Parameter.empty
         )
@@ -120,6 +120,13 @@ class Call:
         if {"rank"} & set(changes):
             names.append("start")  # it has a rank of its own
         return names
+
+
+@lru_cache(maxsize=16)
+def _defaults(function: Callable[..., Any]) -> Mapping[str, Any]:
+    """Parameters of a function, with their defaults."""
+    parameters = inspect.signature(function).parameters
+    return {name: one.default for name, one in parameters.items()}
 
 
 def _argument(name: str, value: Any) -> str | None:

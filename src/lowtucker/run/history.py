@@ -55,7 +55,7 @@ class History(Mapping[str, NumPyArray]):
             column = self._columns[name]
             if self._count == len(column):
                 column = np.concatenate([column, np.empty_like(column)])
-            if not np.can_cast(item.dtype, column.dtype):
+            if item.dtype != column.dtype and not np.can_cast(item.dtype, column.dtype):
                 column = column.astype(np.result_type(column, item))
             column[self._count] = item
             self._columns[name] = column

@@ -153,6 +153,8 @@ class Result:
 
     def found(self, *findings: Finding) -> Result:
         """Result with more findings; the last one that decides a status decides it."""
+        if not findings:
+            return self
         decisions = [f.status for f in findings if f.status is not None]
         decided = decisions[-1] if decisions else self.status
         return replace(self, findings=(*self.findings, *findings), status=decided)

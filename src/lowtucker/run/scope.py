@@ -12,6 +12,7 @@ import numpy as np
 
 from lowtucker._array import size, without_gradients
 from lowtucker._array.clock import Clock
+from lowtucker._array.threads import few_blas_threads
 from lowtucker.problem import Problem
 from lowtucker.run.checkpoint import Journal, fingerprint
 from lowtucker.run.execute import Keeper
@@ -34,9 +35,9 @@ RESUMABLE = {Status.INTERRUPTED, Status.MAX_SECONDS, Status.MAX_EPOCHS}
 class Scope:
     """Surroundings of the runs of one call, entered once at the door.
 
-    Inside, the problem is of moderate scale, Ctrl-C is a request, and fits are kept in a
-    checkpoint where there is one. :meth:`export` takes all of it off again: what is below the door
-    knows nothing of it.
+    Inside, the problem is of moderate scale, BLAS has one thread unless the user asked for more,
+    Ctrl-C is a request, and fits are kept in a checkpoint where there is one. :meth:`export` takes
+    all of it off again: what is below the door knows nothing of it.
 
     Parameters
     ----------
@@ -80,6 +81,7 @@ class Scope:
         with ExitStack() as stack:
             self.interrupt = stack.enter_context(interruptible())
             stack.enter_context(without_gradients())
+            stack.enter_context(few_blas_threads())
             self.units: Units = units_of(self._given)
             self.problem = scaled(self._given, self.units)
             self._stack = stack.pop_all()

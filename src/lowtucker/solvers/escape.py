@@ -153,7 +153,7 @@ def _stepped(
     seen = float(problem.weighted_norm(along))
     if not 0 < seen < math.inf:
         return None
-    return X + S * (dot(weighted, along) / seen / seen)
+    return X + S * float(dot(weighted, along) / seen / seen)
 
 
 def _is_lower(problem: Problem, X: TuckerTensor, left: float) -> bool:

@@ -21,6 +21,7 @@ from lowtucker._array import (
     as_tensor,
     eps,
     like,
+    limits,
     namespace,
     put,
     same_kind,
@@ -79,16 +80,19 @@ def leading_left(matrix: Array, r: int) -> Array:
         return svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     # a copy, not a view: rounding must not depend on whether other problems need the SVD
-    basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
-    limits = xp.finfo(matrix.dtype)
-    tiny = float(limits.smallest_normal / limits.eps)
-    weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)
-    if not bool(xp.any(weak)):
+    if isinstance(vectors, np.ndarray):
+        basis = vectors[..., : n - r - 1 : -1].copy()
+    else:
+        basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
+    epsilon, smallest = limits(matrix)
+    tiny = smallest / epsilon
+    strong = values[..., n - r] >= 8 * math.sqrt(epsilon) * values[..., n - 1] + tiny
+    if bool(strong if matrix.ndim == 2 else xp.all(strong)):
         return basis
     if matrix.ndim == 2:
         return svd(matrix)[0][:, :r]
     flat = xp.reshape(matrix, (-1, n, p))
-    where = like(to_numpy(xp.reshape(weak, (-1,))).nonzero()[0], matrix)
+    where = like((~to_numpy(xp.reshape(strong, (-1,)))).nonzero()[0], matrix)
     better = svd(xp.take(flat, where, axis=0))[0][:, :, :r]
     return xp.reshape(put(xp.reshape(basis, (-1, n, r)), where, better), basis.shape)
 
@@ -141,9 +145,10 @@ def _hosvd(X: Array, rank: tuple[int, ...]) -> tuple[Array, list[Array]]:
 def _project(X: Array, factors: list[Array], skip: int | None = None) -> Array:
     """Contract X with the adjoint of every factor except one, the strongest reduction first."""
     batch_ndim = X.ndim - len(factors)
-    modes = [k for k in range(len(factors)) if k != skip]
-    for k in sorted(modes, key=lambda k: factors[k].shape[-1] / factors[k].shape[-2]):
-        X = product(X, adjoint(factors[k]), k, batch_ndim)
+    shares = [U.shape[-1] / U.shape[-2] for U in factors]
+    for k in sorted(range(len(factors)), key=shares.__getitem__):
+        if k != skip:
+            X = product(X, adjoint(factors[k]), k, batch_ndim)
     return X
 
 
@@ -310,8 +315,8 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
     largest = float(xp.max(modulus)) if size(X.shape) else 0.0
     if not largest < math.inf:
         raise NotFinite("X has NaN or infinite entries: it has no low-rank approximation.")
-    limits = xp.finfo(X.dtype)
-    least = float(limits.smallest_normal / limits.eps) ** 0.25
+    epsilon, smallest = limits(X)
+    least = (smallest / epsilon) ** 0.25
     if largest == 0 or (least < largest and largest * math.sqrt(size(X.shape)) < 1 / least):
         return _Given(X, rank, through, None)
     axes = tuple(range(X.ndim - len(rank), X.ndim))

@@ -56,6 +56,10 @@ def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
 
 def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
     """Check a rank, against a shape if given, and return a tuple of positive integers."""
+    if type(rank) is tuple and rank and all(type(r) is int and r > 0 for r in rank):
+        most = rank if shape is None else shape
+        if len(rank) == len(most) and all(r <= n for r, n in zip(rank, most, strict=True)):
+            return rank  # checked before: the abstract classes of numbers take microseconds
     if isinstance(rank, numbers.Integral) and not isinstance(rank, bool):
         example = (int(rank),) * (3 if shape is None else len(shape))
         raise TypeError(

@@ -465,6 +465,9 @@ def _two_products(Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
             some = slice(start, start + height) if height > 1 else start
             arm[some], small[some] = _two_products(Z[some], left[some], right[some])
         return arm, small
+    if t > 1 and Z.strides[0] == Z.itemsize < Z.strides[-1]:
+        _by_columns(Z, left, right, arm, small)
+        return arm, small
     height = max(1, CACHE_BYTES // (Z.dtype.itemsize * p * n))
     for start in range(0, t, height):
         tile = slice(start, start + height)
@@ -472,6 +475,19 @@ def _two_products(Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
         xp.matmul(part.reshape(-1, n), right, out=small[tile].reshape(-1, right.shape[-1]))
         xp.matmul(left, part, out=arm[tile])
     return arm, small
+
+
+def _by_columns(Z: Array, left: Array, right: Array, arm: Array, small: Array) -> None:
+    """Compute both products of rows of a column-major matrix, which are read as they are."""
+    t, p, n = Z.shape
+    across, turned = np.moveaxis(Z, 0, -1), np.moveaxis(small, 0, -1)
+    sums = np.zeros((n, left.shape[0], t), dtype=arm.dtype)
+    height = max(1, CACHE_BYTES // (Z.itemsize * n * t))
+    for start in range(0, p, height):
+        some = slice(start, start + height)
+        turned[some] = np.matmul(right.T, across[some])
+        sums += np.matmul(left[:, some], across[some].swapaxes(0, 1))
+    arm[...] = np.moveaxis(sums, -1, 0).swapaxes(1, 2)
 
 
 def _placed(block: Array, offsets: dict[int, int], wide: tuple[int, ...]) -> Array:

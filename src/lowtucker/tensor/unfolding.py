@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from lowtucker._array import Array, as_array, as_integer, as_shape, as_tensor, namespace, size
+from lowtucker._array import (
+    Array,
+    as_array,
+    as_integer,
+    as_shape,
+    as_tensor,
+    moved_axis,
+    reshaped,
+    size,
+)
 
 __all__ = ["fold", "unfold"]
 
@@ -41,10 +50,9 @@ def unfold(X: Array, mode: int, *, batch_ndim: int = 0) -> Array:
 
 def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
     """Compute :func:`unfold` without checking the arguments."""
-    xp = namespace(X)
     if mode:
-        X = xp.moveaxis(X, batch_ndim + mode, batch_ndim)
-    return xp.reshape(X, (*X.shape[: batch_ndim + 1], size(X.shape[batch_ndim + 1 :])))
+        X = moved_axis(X, batch_ndim + mode, batch_ndim)
+    return reshaped(X, (*X.shape[: batch_ndim + 1], size(X.shape[batch_ndim + 1 :])))
 
 
 def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
@@ -68,7 +76,6 @@ def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
     matrix = as_array(matrix, "matrix")
     shape = as_shape(shape)
     mode = as_integer(mode, "mode", 0, len(shape) - 1)
-    xp = namespace(matrix)
     expected = (shape[mode], size(shape) // shape[mode])
     if matrix.ndim < 2 or tuple(matrix.shape[-2:]) != expected:
         raise ValueError(
@@ -77,6 +84,5 @@ def fold(matrix: Array, mode: int, shape: tuple[int, ...]) -> Array:
         )
     batch = matrix.shape[:-2]
     rest = shape[:mode] + shape[mode + 1 :]
-    return xp.moveaxis(
-        xp.reshape(matrix, (*batch, shape[mode], *rest)), len(batch), len(batch) + mode
-    )
+    tensor = reshaped(matrix, (*batch, shape[mode], *rest))
+    return moved_axis(tensor, len(batch), len(batch) + mode)
