@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -169,15 +169,20 @@ class DenseOperator(MatrixOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
-            return BatchedBlocks(
-                [_take(self._item(k), one) for k, one in enumerate(rows)],
-                self,
-                self.batch_shape or (len(rows),),
-            )
+            matrices = self._items(len(rows))
+            blocks = [_take(A, one) for A, one in zip(matrices, rows, strict=True)]
+            return BatchedBlocks(blocks, self, self.batch_shape or (len(rows),))
         return self._like_this(_take(self.matrix, rows))
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return BatchedBlocks([self._item(k) for k in trials], self, (len(trials),))
+
+    def _items(self, count: int) -> Iterable[Array]:
+        """Matrices of all problems, as views."""
+        if self.tiles and len(self.batch_shape) == 1:
+            views: Iterable[Array] = self.matrix  # NumPy makes views faster than we index them
+            return views
+        return (self._item(k) for k in range(count))
 
     def _item(self, k: int) -> Array:
         """Matrix of one problem, as a view."""
@@ -296,8 +301,8 @@ class BatchedBlocks(MeasurementOperator):
         if one.tiles and (one._complex_matrix or not one._complex_domain):
             x = one._vec(flat)
             out = np.zeros((len(x), self.m), dtype=one.matrix.dtype)
-            for k, A in enumerate(self.matrices):
-                out[k, : A.shape[0]] = A.dot(x[k])
+            for A, v, seen in zip(self.matrices, x, out, strict=True):
+                seen[: A.shape[0]] = A.dot(v)
             return out.reshape(*self.batch_shape, self.m)
         return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])
 
@@ -322,17 +327,39 @@ class BatchedBlocks(MeasurementOperator):
     ) -> tuple[NumPyArray, NumPyArray]:
         dtype = self.one.matrix.dtype
         residual, gradient = np.array(y, dtype=dtype), np.empty(x.shape, dtype=dtype)
-        simple = x.ndim == 2 and dtype.kind != "c"
+        largest = self.m * x.shape[-1] * dtype.itemsize
+        if x.ndim == 2 and dtype.kind != "c" and largest <= TILE_BYTES:
+            self._small_rows_once(x, weights, residual, gradient)
+            return residual, gradient
         for k, A in enumerate(self.matrices):
             b = A.shape[0]
             w = None if weights is None else weights[k, ..., :b]
-            r = residual[k, ..., :b]
-            if simple and A.nbytes <= TILE_BYTES:
-                r -= A.dot(x[k])
-                (r if w is None else r * w).dot(A, out=gradient[k])
-            else:
-                tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
+            tiled_misfit(A, x[k], y[k, ..., :b], w, residual[k, ..., :b], gradient[k])
         return residual, gradient
+
+    def _small_rows_once(
+        self,
+        x: NumPyArray,
+        weights: NumPyArray | None,
+        residual: NumPyArray,
+        gradient: NumPyArray,
+    ) -> None:
+        """Subtract A x from ``residual``, and write the gradient: for blocks that fit the cache.
+
+        A block is still there when it is read again. The loop does as little as it can beside the
+        two products, which take some 3 us on Figure 1 of the paper.
+        """
+        residuals: Iterable[NumPyArray] = residual
+        if self.measured is not None:  # beside the padding
+            residuals = [r[: A.shape[0]] for r, A in zip(residual, self.matrices, strict=True)]
+        if weights is None:
+            for A, v, r, g in zip(self.matrices, x, residuals, gradient, strict=True):
+                r -= A.dot(v)
+                r.dot(A, out=g)
+            return
+        for A, v, r, w, g in zip(self.matrices, x, residuals, weights, gradient, strict=True):
+            r -= A.dot(v)
+            (r * w[: A.shape[0]]).dot(A, out=g)
 
     def _row_norms(self) -> Array:
         return self._joined([b._row_norms() for b in self._blocks()])
@@ -401,5 +428,5 @@ def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ..
 
 def _take(matrix: Array, rows: Rows) -> Array:
     if isinstance(rows, slice):
-        return matrix[..., rows, :]
+        return matrix[rows] if matrix.ndim == 2 else matrix[..., rows, :]
     return namespace(matrix).take(matrix, like(rows, matrix), axis=-2)

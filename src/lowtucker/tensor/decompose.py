@@ -79,7 +79,10 @@ def leading_left(matrix: Array, r: int) -> Array:
         return svd(matrix, full_matrices=r > p)[0][..., :, :r]
     values, vectors = eigh(xp.matmul(matrix, adjoint(matrix)))  # ascending
     # a copy, not a view: rounding must not depend on whether other problems need the SVD
-    basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
+    if xp is np:
+        basis = vectors[..., : -r - 1 : -1].copy()
+    else:
+        basis = xp.take(vectors, like(np.arange(n - 1, n - r - 1, -1), vectors), axis=-1)
     limits = xp.finfo(matrix.dtype)
     tiny = float(limits.smallest_normal / limits.eps)
     weak = ~(values[..., n - r] >= 8 * math.sqrt(limits.eps) * values[..., n - 1] + tiny)

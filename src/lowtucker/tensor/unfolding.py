@@ -43,7 +43,9 @@ def unfolded(X: Array, mode: int, batch_ndim: int) -> Array:
     """Compute :func:`unfold` without checking the arguments."""
     xp = namespace(X)
     if mode:
-        X = xp.moveaxis(X, batch_ndim + mode, batch_ndim)
+        axis = batch_ndim + mode
+        others = (k for k in range(batch_ndim, X.ndim) if k != axis)
+        X = xp.permute_dims(X, (*range(batch_ndim), axis, *others))  # faster than moveaxis
     return xp.reshape(X, (*X.shape[: batch_ndim + 1], size(X.shape[batch_ndim + 1 :])))
 
 
