@@ -428,5 +428,5 @@ def _split_shape(matrix: Array, shape: Any, order: Order) -> tuple[tuple[int, ..
 
 def _take(matrix: Array, rows: Rows) -> Array:
     if isinstance(rows, slice):
-        return matrix[rows] if matrix.ndim == 2 else matrix[..., rows, :]
+        return matrix[rows, :] if matrix.ndim == 2 else matrix[..., rows, :]
     return namespace(matrix).take(matrix, like(rows, matrix), axis=-2)
