@@ -379,10 +379,12 @@ def _structured_cells(row: Any) -> list[str]:
 
 
 def _cells(row: Any) -> list[str]:
-    numbers = (row.passes, row.passes_to_tol, row.time, row.memory)
+    spread = f" ({_number(row.time_least)}-{_number(row.time_greatest)})"
+    time = "" if math.isnan(row.time) else _number(row.time) + spread
     return [
         row.work, str(row.m or ""), row.method, str(row.trials), f"{row.measure} {_value(row)}",
-        *map(_number, numbers), row.target, _met(row.met), row.note,
+        _number(row.passes), _number(row.passes_to_tol), time, _number(row.memory), row.target,
+        _met(row.met), row.note,
     ]  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from lowtucker.lab.bench.methods import STOTIHT, Case, Outcome, passes_to
-from lowtucker.lab.bench.timing import Benchmark, check_names, listed, timed
+from lowtucker.lab.bench.timing import REPEATS, Benchmark, check_names, listed, timed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import gaussian
 from lowtucker.recovery import recover
@@ -308,8 +308,8 @@ def yardsticks(candle: Path) -> list[Yardstick]:
             for m, target in A5.items() if candle.exists()
         ),
         *(
-            Recovery(name=name, **large, m=m, trials=6, compared=2, slow=slow, tuning=1, timed=True,
-                     targets={"value": ">= 1", **targets})
+            Recovery(name=name, **large, m=m, trials=REPEATS, compared=REPEATS, slow=slow,
+                     tuning=1, timed=True, targets={"value": ">= 1", **targets})
             for name, (m, slow, targets) in B.items()
         ),
         NearOracle(name="C1", **noisy, noise=0.1, trials=4, targets={"value": "<= 1.03"}),
