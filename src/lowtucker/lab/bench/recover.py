@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -65,7 +66,7 @@ class Row:
         Passes until the error was small enough; the median. NaN if not reached, not known, or if
         the row is not timed.
     time : float
-        Wall time of the whole call (TIHT and StoTIHT: of the iterations alone) in units of a
+        CPU time of the whole call (TIHT and StoTIHT: of the iterations alone) in units of a
         product ``A @ x``; the median.
     time_least, time_greatest : float
         Spread of the time.
@@ -228,7 +229,7 @@ def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
     x = case.X_true.full().reshape(-1)
 
     def product() -> float:
-        return timed(lambda: case.A.matrix @ x)[1]
+        return timed(lambda: case.A.matrix @ x, time.process_time)[1]
 
     before, peak = product(), peak_memory()
     outcome = action(case)
