@@ -129,6 +129,14 @@ def test_timed_rows_have_passes_to_tolerance_and_ratios():
     assert np.isnan([plain.time, plain.memory, plain.passes_to_tol]).all()
 
 
+def test_bound_of_the_time_follows_the_bandwidth_of_memory():
+    one = replace(SMALL, time_by_bandwidth=((10, 20), (4, 5)))
+    bounds = [one.targets_at(bandwidth)["time"] for bandwidth in (5, 10, 15, 20, 40)]
+    assert bounds == ["<= 4", "<= 4", "<= 4.5", "<= 5", "<= 5"]
+    assert one.targets_at(10)["value"] == ">= 0.5"
+    assert SMALL.targets_at(10) == SMALL.targets
+
+
 def test_ratios_to_tuned_methods_follow_from_the_rows():
     one = row(work="B1", m=60, time=3.0)
     rows = [one, replace(one, method="TIHT", time=30.0), replace(one, method="StoTIHT", time=6.0),

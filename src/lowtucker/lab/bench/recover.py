@@ -210,6 +210,8 @@ def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
     if not yardstick.timed:
         numbers["passes_to_tol"] = math.nan
     targets = yardstick.targets if method is None else {}
+    if here is not None:
+        targets = yardstick.targets_at(here.bandwidth)
     return Row(
         work=yardstick.name,
         m=yardstick.m,
