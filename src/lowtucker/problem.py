@@ -277,7 +277,7 @@ def _rows_of(y: Array, rows: Rows) -> Array:
         return xp.take(y, like(rows, y), axis=-1)
     flat = xp.reshape(y, (len(rows), y.shape[-1]))
     if is_numpy(y):  # this runs in every step of a batch
-        parts = [flat[k, one] for k, one in enumerate(rows)]
+        parts = [v[one] for v, one in zip(flat, rows, strict=True)]
     else:
         parts = [_rows_of(flat[k, :], one) for k, one in enumerate(rows)]
     joined = pad_and_stack(parts)

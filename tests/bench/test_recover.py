@@ -121,10 +121,35 @@ def test_timed_rows_have_passes_to_tolerance_and_ratios():
         reached.append(next(p for p, e in zip(history.passes, history.error, strict=True)
                             if e <= TOL))  # fmt: skip
     assert row.passes_to_tol == np.median(reached) <= row.passes
-    assert row.time > 0
+    assert 0 < row.time_least <= row.time <= row.time_greatest
     assert row.memory >= 0
+    assert "GB/s" in row.note
+    assert "GFlop/s" in row.note
     plain = recover.measure(replace(timed, timed=False), method("RGN"), 1)
     assert np.isnan([plain.time, plain.memory, plain.passes_to_tol]).all()
+
+
+def test_bound_of_the_time_follows_the_bandwidth_of_memory():
+    one = replace(SMALL, time_by_bandwidth=((10, 20), (4, 5)))
+    bounds = [one.targets_at(bandwidth)["time"] for bandwidth in (5, 10, 15, 20, 40)]
+    assert bounds == ["<= 4", "<= 4", "<= 4.5", "<= 5", "<= 5"]
+    assert one.targets_at(10)["value"] == ">= 0.5"
+    assert SMALL.targets_at(10) == SMALL.targets
+
+
+def test_ratios_to_tuned_methods_follow_from_the_rows():
+    one = row(work="B1", m=60, time=3.0)
+    rows = [one, replace(one, method="TIHT", time=30.0), replace(one, method="StoTIHT", time=6.0),
+            replace(one, m=40, time=1.0)]  # fmt: skip
+    made = list(recover.ratios(rows))
+    assert [(r.method, r.value, r.met) for r in made] == [
+        ("auto / TIHT", 0.1, True),
+        ("auto / StoTIHT", 0.5, False),
+    ]
+    untimed = [replace(r, time=np.nan) for r in rows]
+    assert not list(recover.ratios(untimed))
+    (other, _) = recover.ratios([replace(r, work="B2") for r in rows])
+    assert (other.target, other.met) == ("", None)
 
 
 def test_near_oracle_divides_by_least_squares_on_the_tangent_space():

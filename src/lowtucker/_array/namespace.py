@@ -278,8 +278,9 @@ def put(x: Array, where: IntArray, values: Array) -> Array:
 def pad_and_stack(parts: Sequence[Array]) -> Array:
     """Stack vectors, padding the shorter ones with zeros."""
     xp = namespace(*parts)
-    length = max(part.shape[0] for part in parts)
-    if min(part.shape[0] for part in parts) == length:
+    lengths = [part.shape[0] for part in parts]
+    length = max(lengths)
+    if min(lengths) == length:
         return xp.reshape(xp.concat(list(parts)), (len(parts), length))  # faster than stack
     zeros = like(np.zeros(length), parts[0], parts[0].dtype)
     return xp.stack([xp.concat([part, zeros[part.shape[0] :]]) for part in parts])

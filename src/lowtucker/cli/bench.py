@@ -28,6 +28,7 @@ CANDLE = DATA / "candle_5_A.mat"
 # Options of each benchmark, besides --csv
 OPTIONS = {
     "iteration": (),
+    "stack": ("only", "quick"),
     "recover": ("only", "trials", "plot", "candle"),
     "structured": ("only", "trials", "gigabytes", "folder"),
     "dask": ("gigabytes",),
@@ -45,8 +46,8 @@ OPTIONS = {
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="recover, structured, realdata: the yardsticks to run. verdict: indices of "
-              "problems, to run alone and to print whole.")  # fmt: skip
+              help="stack, recover, structured, realdata: the yardsticks to run. verdict: indices "
+              "of problems, to run alone and to print whole.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one.")  # fmt: skip
@@ -64,8 +65,9 @@ OPTIONS = {
               help="realdata: folder of candle_5_A.mat, Birmingham.mat and Hangzhou.mat; default "
               f"{DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
-              help="realdata: omit the methods that the library is compared with. verdict: 60 "
-              "problems. checks: a tenth of the cases.")  # fmt: skip
+              help="stack: measure once instead of nine times. realdata: omit the methods that the "
+              "library is compared with. verdict: 60 problems. checks: a tenth of the "
+              "cases.")  # fmt: skip
 @click.option("--update", is_flag=True, default=None,
               help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
 @click.option("--problems", type=click.IntRange(min=1),
@@ -88,6 +90,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     \b
     iteration   a gradient, an HOSVD, a StoTIHT iteration (against TensorLy and NumPy loops),
                 and the import; one BLAS thread, half a minute
+    stack       a batch of small problems against a loop over single calls, starts that share A, a
+                plan and a phase diagram; one BLAS thread, ten minutes
     recover     recover(A, y, rank) with default settings against TIHT and StoTIHT at their
                 best step, normalised TIHT, Gauss-Newton from one start and TensorLy; minutes
     structured  recover(A, y, rank) where A is not a matrix in memory: success rate, time and
@@ -104,6 +108,12 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 error estimate are right; half an hour
     checks      each check of a result on cases with known answers: how often it is wrong, against
                 the rate that it states, and the threshold that would have that rate; four minutes
+
+    \b
+    Yardsticks of `stack`:
+      E1  Gauss-Newton steps of 200 problems   E4  a plan for 30x30x30, rank (3,3,3)
+      E2  A1 at m = 28 to the verdict          E5  a phase diagram of 36 cells, 10x10x10
+      E3  passes of 100 starts of A3
 
     \b
     Yardsticks of `recover`:
@@ -144,9 +154,9 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
             raise click.UsageError(
                 f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
-                "--gigabytes to dask; --only, --data, --quick and --update to realdata; --only, "
-                "--quick, --problems, --seed, --jobs and --kernel to verdict; --quick and --seed "
-                "to checks."
+                "--gigabytes to dask; --only and --quick to stack; --only, --data, --quick and "
+                "--update to realdata; --only, --quick, --problems, --seed, --jobs and --kernel to "
+                "verdict; --quick and --seed to checks."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
@@ -169,6 +179,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows, goals = _verdict(only, problems, bool(quick), seed or 0, jobs or 2, kernel)
     elif what == "checks":
         rows = _checks(bool(quick), seed or 0)
+    elif what == "stack":
+        rows = _stack(only, bool(quick))
     else:
         rows = _iteration()
     if csv_file is not None:
@@ -183,6 +195,14 @@ def _iteration() -> list[Any]:
     from lowtucker.lab.bench import iteration
 
     return _ratios(iteration.run())
+
+
+def _stack(only: str | None, quick: bool) -> list[Any]:
+    from lowtucker.lab.bench import stack
+    from lowtucker.lab.bench.timing import REPEATS
+
+    names = stack.NAMES if only is None else stack.chosen(tuple(only.upper().split(",")))
+    return _ratios(stack.run(names, 1 if quick else REPEATS))
 
 
 def _dask(gigabytes: float | None) -> list[Any]:
@@ -359,10 +379,12 @@ def _structured_cells(row: Any) -> list[str]:
 
 
 def _cells(row: Any) -> list[str]:
-    numbers = (row.passes, row.passes_to_tol, row.time, row.memory)
+    spread = f" ({_number(row.time_least)}-{_number(row.time_greatest)})"
+    time = "" if math.isnan(row.time) else _number(row.time) + spread
     return [
         row.work, str(row.m or ""), row.method, str(row.trials), f"{row.measure} {_value(row)}",
-        *map(_number, numbers), row.target, _met(row.met), row.note,
+        _number(row.passes), _number(row.passes_to_tol), time, _number(row.memory), row.target,
+        _met(row.met), row.note,
     ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -202,11 +202,9 @@ class DenseOperator(MatrixOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if isinstance(rows, tuple):
-            return BatchedBlocks(
-                [_take(self._item(k), one) for k, one in enumerate(rows)],
-                self,
-                self.batch_shape or (len(rows),),
-            )
+            matrices = self._items(len(rows))
+            blocks = [_take(A, one) for A, one in zip(matrices, rows, strict=True)]
+            return BatchedBlocks(blocks, self, self.batch_shape or (len(rows),))
         return self._like_this(_take(self.matrix, rows))
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
@@ -214,6 +212,13 @@ class DenseOperator(MatrixOperator):
 
     def _trial(self, k: int) -> MeasurementOperator:
         return self._like_this(self._item(k))
+
+    def _items(self, count: int) -> Iterable[Array]:
+        """Matrices of all problems, as views."""
+        if self.tiles and len(self.batch_shape) == 1:
+            views: Iterable[Array] = self.matrix  # NumPy makes views faster than we index them
+            return views
+        return (self._item(k) for k in range(count))
 
     def _item(self, k: int) -> Array:
         """Matrix of one problem, as a view."""
@@ -330,8 +335,8 @@ class BatchedBlocks(MeasurementOperator):
             x = one._vec(flat)
             out = np.zeros((len(x), self.m), dtype=one._wide)
             wide = self.matrices[0].dtype == one._wide
-            for k, A in enumerate(self.matrices):
-                out[k, : A.shape[0]] = A.dot(x[k]) if wide else times(A, x[k], one._wide)
+            for A, v, seen in zip(self.matrices, x, out, strict=True):
+                seen[: A.shape[0]] = A.dot(v) if wide else times(A, v, one._wide)
             return out.reshape(*self.batch_shape, self.m)
         return self._joined([b._forward(flat[k, ...]) for k, b in enumerate(self._blocks())])
 
@@ -356,16 +361,15 @@ class BatchedBlocks(MeasurementOperator):
     ) -> tuple[NumPyArray, NumPyArray]:
         dtype = self.one._wide
         residual, gradient = np.array(y, dtype=dtype), np.empty(x.shape, dtype=dtype)
+        largest = self.m * x.shape[-1] * dtype.itemsize
         simple = x.ndim == 2 and dtype.kind != "c" and self.matrices[0].dtype == dtype
+        if simple and largest <= TILE_BYTES:
+            self._small_rows_once(x, weights, residual, gradient)
+            return residual, gradient
         for k, A in enumerate(self.matrices):
             b = A.shape[0]
             w = None if weights is None else weights[k, ..., :b]
-            r = residual[k, ..., :b]
-            if simple and A.nbytes <= TILE_BYTES:
-                r -= A.dot(x[k])
-                (r if w is None else r * w).dot(A, out=gradient[k])
-            else:
-                tiled_misfit(A, x[k], y[k, ..., :b], w, r, gradient[k])
+            tiled_misfit(A, x[k], y[k, ..., :b], w, residual[k, ..., :b], gradient[k])
         return residual, gradient
 
     def _tangent(self, T: TangentSpace) -> TangentDesign:
@@ -373,6 +377,30 @@ class BatchedBlocks(MeasurementOperator):
 
     def _unvec(self, x: Array) -> Array:
         return self.one._unvec(x)
+
+    def _small_rows_once(
+        self,
+        x: NumPyArray,
+        weights: NumPyArray | None,
+        residual: NumPyArray,
+        gradient: NumPyArray,
+    ) -> None:
+        """Subtract A x from ``residual``, and write the gradient: for blocks that fit the cache.
+
+        A block is still there when it is read again. The loop does as little as it can beside the
+        two products, which take some 4 us on Figure 1 of the paper (from the cache).
+        """
+        residuals: Iterable[NumPyArray] = residual
+        if self.measured is not None:  # beside the padding
+            residuals = [r[: A.shape[0]] for r, A in zip(residual, self.matrices, strict=True)]
+        if weights is None:
+            for A, v, r, g in zip(self.matrices, x, residuals, gradient, strict=True):
+                r -= A.dot(v)
+                r.dot(A, out=g)
+            return
+        for A, v, r, w, g in zip(self.matrices, x, residuals, weights, gradient, strict=True):
+            r -= A.dot(v)
+            (r * w[: A.shape[0]]).dot(A, out=g)
 
     def _row_norms(self) -> Array:
         return self._joined([b._row_norms() for b in self._blocks()])
@@ -469,5 +497,5 @@ def _flattened(matrix: Array, order: Order) -> tuple[Array, Order]:
 
 def _take(matrix: Array, rows: Rows) -> Array:
     if isinstance(rows, slice):
-        return matrix[..., rows, :]
+        return matrix[rows, :] if matrix.ndim == 2 else matrix[..., rows, :]
     return namespace(matrix).take(matrix, like(rows, matrix), axis=-2)

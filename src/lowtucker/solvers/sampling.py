@@ -129,8 +129,10 @@ class BlockSampler(ABC):
     def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         """Rows and weight of step t for every trial."""
 
-    def _slice(self, i: int) -> slice:
-        return slice(i * self.block_size, min(self.m, (i + 1) * self.block_size))
+    def _slices(self, blocks: NumPyArray) -> list[slice]:
+        """Rows of some blocks, by number."""
+        slices = _all_slices(self.m, self.block_size)
+        return [slices[i] for i in blocks.tolist()]
 
     def _lengths(self) -> NumPyArray:
         """Lengths b_i of the blocks; the last is shorter where b does not divide m."""
@@ -227,7 +229,7 @@ class Partition(BlockSampler):
         if self.p is None:
             blocks = (u * self.n_blocks).astype(int)
             weights = self._lengths()[blocks] * (self.n_blocks / self.m)
-            return [self._slice(i) for i in blocks.tolist()], weights
+            return self._slices(blocks), weights
         if self._p.ndim == 2 and len(self._p) != len(trials):
             raise ValueError(
                 f'p="norms" was bound to a batch of {len(self._p)} problems, each with its own '
@@ -239,7 +241,7 @@ class Partition(BlockSampler):
         blocks = np.minimum((u[:, None] * cdf[:, -1:] >= cdf).sum(axis=-1), self.n_blocks - 1)
         drawn = np.take_along_axis(p, blocks[:, None], axis=-1)[:, 0]
         weights = self._lengths()[blocks] / (self.m * drawn)
-        return [self._slice(int(i)) for i in blocks], weights
+        return self._slices(blocks), weights
 
 
 @dataclass(frozen=True)
@@ -251,7 +253,7 @@ class Shuffled(BlockSampler):
         u = _epoch_uniforms(seed, epoch, trials, self.n_blocks)
         blocks = np.argsort(u, axis=-1, kind="stable")[:, position]
         weights = self._lengths()[blocks] * (self.n_blocks / self.m)
-        return [self._slice(int(i)) for i in blocks], weights
+        return self._slices(blocks), weights
 
 
 @dataclass(frozen=True)
@@ -271,6 +273,12 @@ class RandomRows(BlockSampler):
         else:
             rows = np.broadcast_to(np.arange(self.m), u.shape)
         return list(rows), np.ones(len(trials))
+
+
+@lru_cache(maxsize=16)
+def _all_slices(m: int, block_size: int) -> list[slice]:
+    """Contiguous blocks of the rows; the last is shorter where b does not divide m."""
+    return [slice(i, min(m, i + block_size)) for i in range(0, m, block_size)]
 
 
 @lru_cache(maxsize=16)

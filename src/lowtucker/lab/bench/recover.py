@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import multiprocessing
 import os
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -15,7 +16,15 @@ import numpy as np
 
 from lowtucker._array import one_blas_thread
 from lowtucker.lab.bench.methods import COMPARATORS, Case, IHTMethod, Method, Outcome, best_step
-from lowtucker.lab.bench.timing import all_met, peak_memory, target_text, timed
+from lowtucker.lab.bench.timing import (
+    Spread,
+    all_met,
+    holds,
+    machine,
+    peak_memory,
+    target_text,
+    timed,
+)
 from lowtucker.lab.bench.yardsticks import SEED, TUNING, Recovery, Yardstick
 
 __all__ = ["DEFAULT", "PHASES", "Job", "Row", "jobs", "measure", "phase_plot", "run", "tune"]
@@ -26,6 +35,9 @@ DEFAULT = "auto"
 WORKERS = min(2, os.cpu_count() or 1)
 # Columns with targets, and their names in the table
 LABELS = {"value": "", "passes_to_tol": "passes", "time": "time"}
+# Tuned methods, and the share of their time that the default solver may take on B1; ratios on the
+# others are without a target
+RATIOS, COMPARED = {"TIHT": "<= 0.2", "StoTIHT": "<= 0.333"}, ("B1",)
 # The plot: panels, and a line per method
 PHASES = {"A1": "5x5x6, rank (1, 2, 2)", "A2": "15x15x15, rank (2, 2, 2)"}
 STYLES = {DEFAULT: "C3o-", "RGN": "C1s-", "NTIHT": "C0^-", "TIHT": "C0v:", "StoTIHT": "C2d--",
@@ -54,8 +66,10 @@ class Row:
         Passes until the error was small enough; the median. NaN if not reached, not known, or if
         the row is not timed.
     time : float
-        Wall time of the whole call (TIHT and StoTIHT: of the iterations alone) in units of a
+        CPU time of the whole call (TIHT and StoTIHT: of the iterations alone) in units of a
         product ``A @ x``; the median.
+    time_least, time_greatest : float
+        Spread of the time.
     memory : float
         Peak memory of the first call in addition to the problem, in MB.
     target : str
@@ -74,6 +88,8 @@ class Row:
     passes: float
     passes_to_tol: float
     time: float
+    time_least: float
+    time_greatest: float
     memory: float
     target: str
     met: bool | None
@@ -109,7 +125,28 @@ def run(yardsticks: Sequence[Yardstick], trials: int | None = None) -> Iterator[
             multiprocessing.get_context("spawn").Pool(workers, maxtasksperchild=tasks) as pool,
             ThreadPoolExecutor(workers) as threads,
         ):
-            yield from threads.map(partial(_in_processes, pool), some)
+            rows = []
+            for row in threads.map(partial(_in_processes, pool), some):
+                rows.append(row)
+                yield row
+        yield from ratios(rows)
+
+
+def ratios(rows: Sequence[Row]) -> Iterator[Row]:
+    """Yield the times of the default solver in units of those of TIHT and StoTIHT, where known."""
+    times = {(row.work, row.m, row.method): row.time for row in rows}
+    for row in rows:
+        for method, target in RATIOS.items():
+            theirs = times.get((row.work, row.m, method), math.nan)
+            if row.method == DEFAULT and not math.isnan(row.time / theirs):
+                ratio = row.time / theirs
+                target = target if row.work in COMPARED else ""
+                yield replace(
+                    row, method=f"{DEFAULT} / {method}", measure="time", value=ratio,
+                    passes=math.nan, passes_to_tol=math.nan, time=math.nan, time_least=math.nan,
+                    time_greatest=math.nan, memory=math.nan, target=target,
+                    met=holds(ratio, target) if target else None, note="",
+                )  # fmt: skip
 
 
 def jobs(yardstick: Yardstick, trials: int | None = None) -> Iterator[Job]:
@@ -151,6 +188,7 @@ def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
             action(replace(yardstick, shape=(6, 6, 6), rank=(1, 1, 1), m=60).draw(0))
             action = partial(_weighed, action)
         outcomes = [action(case) for case in cases]
+        here = machine() if yardstick.timed and method is None else None  # after the peak memory
     columns = {
         name: np.concatenate([np.atleast_1d(getattr(outcome, name)) for outcome in outcomes])
         for name in Outcome._fields
@@ -158,15 +196,22 @@ def measure(yardstick: Yardstick, method: Method | None, trials: int) -> Row:
     value, note = yardstick.summary(columns["score"])
     if method is not None:
         note = method.note
-    elif yardstick.timed:
-        worst = (columns[name].max() for name in ("passes_to_tol", "time"))
-        note = "worst: passes {:.3g}, time {:.3g}".format(*worst)
-    numbers = {"value": value, "memory": float(columns["memory"][0])}
+    elif here is not None:
+        note = f"worst: passes {columns['passes_to_tol'].max():.3g}; {here}"
+    took = Spread.of(columns["time"].tolist())
+    numbers = {
+        "value": value,
+        "memory": float(columns["memory"][0]),
+        "time_least": took.least,
+        "time_greatest": took.greatest,
+    }
     for name in ("passes", "passes_to_tol", "time"):
         numbers[name] = float(np.median(columns[name]))
     if not yardstick.timed:
         numbers["passes_to_tol"] = math.nan
     targets = yardstick.targets if method is None else {}
+    if here is not None:
+        targets = yardstick.targets_at(here.bandwidth)
     return Row(
         work=yardstick.name,
         m=yardstick.m,
@@ -186,7 +231,7 @@ def _weighed(action: Callable[[Case], Outcome], case: Case) -> Outcome:
     x = case.X_true.full().reshape(-1)
 
     def product() -> float:
-        return timed(lambda: case.A.matrix @ x)[1]
+        return timed(lambda: case.A.matrix @ x, time.process_time)[1]
 
     before, peak = product(), peak_memory()
     outcome = action(case)

@@ -15,17 +15,24 @@ from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
 
 from lowtucker.io import replacing
 
 __all__ = [
+    "REPEATS",
     "Benchmark",
+    "Machine",
     "Row",
+    "Spread",
     "all_met",
     "check_names",
     "holds",
     "listed",
+    "machine",
+    "machine_rows",
     "memory_now",
     "peak_memory",
     "side_by_side",
@@ -35,6 +42,11 @@ __all__ = [
 ]
 
 T = TypeVar("T")
+# Times are medians of so many
+REPEATS = 9
+# Megabytes of the matrix, larger than any cache, that the memory bandwidth is measured with; size
+# of the matrices of the arithmetic
+GEMV, GEMM = 256, 1000
 
 
 @dataclass(frozen=True)
@@ -80,20 +92,78 @@ def timed(
     return result, clock() - begin
 
 
+class Spread(NamedTuple):
+    """Median, least and greatest of some numbers."""
+
+    median: float
+    least: float
+    greatest: float
+
+    @classmethod
+    def of(cls, numbers: Sequence[float]) -> Spread:
+        """Summarise numbers."""
+        return cls(statistics.median(numbers), min(numbers), max(numbers))
+
+    def __truediv__(self, number: float) -> Spread:
+        """Divide all three."""
+        return Spread(*(one / number for one in self))
+
+    def text(self, factor: float = 1.0, unit: str = "") -> str:
+        """Format for a table: "32.1 us (31.5-34)"."""
+        median, least, greatest = (
+            f"{value:.3g}" if value < 1000 else f"{value:.0f}"  # no exponents
+            for value in (factor * one for one in self)
+        )
+        return f"{median}{f' {unit}' if unit else ''} ({least}-{greatest})"
+
+
 def side_by_side(
-    actions: dict[str, Callable[[], Any]], repeats: int = 7, calls: int = 1
-) -> dict[str, float]:
-    """Return the median seconds of each action; calls are interleaved against slow periods."""
+    actions: dict[str, Callable[[], Any]],
+    repeats: int = REPEATS,
+    calls: int = 1,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, Spread]:
+    """Return the seconds of each action; calls are interleaved against slow periods.
+
+    CPU seconds of this process unless ``clock`` is another: machines are shared.
+    """
     times: dict[str, list[float]] = {name: [] for name in actions}
     for action in actions.values():
         action()
     for _ in range(repeats):
         for name, action in actions.items():
-            begin = time.perf_counter()
+            begin = clock()
             for _ in range(calls):
                 action()
-            times[name].append((time.perf_counter() - begin) / calls)
-    return {name: statistics.median(values) for name, values in times.items()}
+            times[name].append((clock() - begin) / calls)
+    return {name: Spread.of(values) for name, values in times.items()}
+
+
+class Machine(NamedTuple):
+    """What a core of the machine can do, with one BLAS thread."""
+
+    bandwidth: float  # GB/s of a product of a matrix that no cache holds with a vector
+    arithmetic: float  # GFlop/s of a product of two matrices
+
+    def __str__(self) -> str:
+        return f"{self.bandwidth:.3g} GB/s, {self.arithmetic:.3g} GFlop/s"
+
+
+def machine(repeats: int = REPEATS, megabytes: int = GEMV, size: int = GEMM) -> Machine:
+    """Measure the machine: medians, in CPU seconds. The caller limits BLAS to one thread."""
+    A, x = np.ones((megabytes * 10**6 // 8000, 1000)), np.ones(1000)
+    B = np.ones((size, size))
+    times = side_by_side({"gemv": lambda: A @ x, "gemm": lambda: B @ B}, repeats)
+    return Machine(A.nbytes / 1e9 / times["gemv"].median, 2 * size**3 / 1e9 / times["gemm"].median)
+
+
+def machine_rows() -> list[Row]:
+    """Rows of a table of ratios that describe the machine."""
+    found = machine()
+    return [
+        Row("machine: GB/s", found.bandwidth, "", None, f"gemv, {GEMV} MB, one thread"),
+        Row("machine: GFlop/s", found.arithmetic, "", None, f"gemm, {GEMM}x{GEMM}, one thread"),
+    ]
 
 
 def peak_memory() -> float:
