@@ -137,6 +137,11 @@ class Problem:
         parts = 2 if is_complex(self.y) and "complex" not in str(self.tensor_dtype) else 1
         return parts * int(counts) if counts.ndim == 0 else parts * counts
 
+    @property
+    def fewest_equations(self) -> int:
+        """The number of real equations, the smallest of a batch."""
+        return int(np.min(self.equations))
+
     @cached_property
     def y_norm(self) -> Array:
         """Weighted norm of y, shape (*batch,)."""

@@ -2,6 +2,7 @@
 
 from lowtucker.operators.adapters import LinearOperatorAdapter, as_operator, to_pylops, to_scipy
 from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.batched import batch
 from lowtucker.operators.checks import check_adjoint, check_restriction, operator_norm
 from lowtucker.operators.combined import scale, stack
 from lowtucker.operators.composed import compose
@@ -33,6 +34,7 @@ __all__ = [
     "StoredOperator",
     "Traits",
     "as_operator",
+    "batch",
     "check_adjoint",
     "check_restriction",
     "compose",

@@ -28,7 +28,6 @@ __all__ = [
     "check_weights",
     "common_batch",
     "of_one_dtype",
-    "refuse_rows_per_problem",
 ]
 
 
@@ -89,15 +88,6 @@ def of_one_dtype(arrays: list[Array]) -> list[Array]:
     xp = namespace(*arrays)
     dtype = xp.result_type(*arrays)
     return [xp.astype(A, dtype) if A.dtype != dtype else A for A in arrays]
-
-
-def refuse_rows_per_problem(rows: Rows, A: object) -> None:
-    """Refuse different rows for every problem of a batch."""
-    if isinstance(rows, tuple):
-        raise TypeError(
-            f"{type(A).__name__} measures the same rows for every problem of a batch, got "
-            f"{len(rows)} sets of rows. Use a DenseOperator, or solve the problems one by one."
-        )
 
 
 def check_rows(rows: Any, m: int, batch_shape: tuple[int, ...] = ()) -> Rows:

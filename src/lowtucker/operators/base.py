@@ -35,7 +35,6 @@ from lowtucker.operators.arguments import (
     check_rows,
     check_weights,
     common_batch,
-    refuse_rows_per_problem,
 )
 from lowtucker.operators.design import DesignOfEach, TangentDesign
 from lowtucker.operators.traits import Traits
@@ -116,6 +115,8 @@ class MeasurementOperator(ABC):
     traits: Traits = Traits()
     # Whether the output of the hooks is checked for NaN: True for operators outside this package
     validate_output: ClassVar[bool] = True
+    # Whether ``_restrict`` takes a tuple, with other rows for every problem of a batch
+    takes_rows_per_problem: ClassVar[bool] = False
 
     def __init_subclass__(cls) -> None:
         if "validate_output" not in cls.__dict__:
@@ -233,7 +234,6 @@ class MeasurementOperator(ABC):
         """Make the operator of some of the rows; ``rows`` are checked."""
         from lowtucker.operators.wrapped import RestrictedOperator
 
-        refuse_rows_per_problem(rows, self)
         if SlowOperatorWarning not in self._warned:
             self._warned.add(SlowOperatorWarning)
             warn_caller(
@@ -354,10 +354,14 @@ class MeasurementOperator(ABC):
             For a batch also a tuple with one of these for every problem; if their lengths
             differ, the shorter ones are padded with rows of zeros.
         """
-        return self._restrict(check_rows(rows, self.m, self.batch_shape))
+        return self.block(check_rows(rows, self.m, self.batch_shape))
 
     def block(self, rows: Rows) -> MeasurementOperator:
         """Return :meth:`restrict` for rows known to be valid, as those of a sampler are."""
+        if isinstance(rows, tuple) and not self.takes_rows_per_problem:
+            from lowtucker.operators.batched import BatchOperator  # which is one of these
+
+            return BatchOperator([self._restrict(one) for one in rows])
         return self._restrict(rows)
 
     def residual(

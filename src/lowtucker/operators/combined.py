@@ -26,7 +26,6 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.entries import EntriesOperator, unsampled
@@ -161,7 +160,6 @@ class StackedOperator(MeasurementOperator):
         return self._joined(residuals), as_tensor(sum(gradients), self.dtype)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         runs = self._runs(rows)
         blocks = [self.parts[k]._restrict(local) for k, local in runs]
         only_real = [self.only_real[k] for k, _ in runs]
@@ -402,7 +400,6 @@ class ScaledOperator(WrappedOperator):
         return as_tensor(self.inner.adjoint(self._back(v)), self.dtype)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         factor = self.factor
         if isinstance(rows, slice):
             factor = factor[rows]

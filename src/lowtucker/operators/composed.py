@@ -19,7 +19,6 @@ from lowtucker._array import (
     size,
 )
 from lowtucker.operators.adapters import as_operator
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.combined import (
     as_tensor,
@@ -115,7 +114,6 @@ class ComposedOperator(MeasurementOperator):
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         if not self.traits.row_separable:
             return super()._restrict(rows)
-        refuse_rows_per_problem(rows, self)
         first = self.links[0]._replace(map=self.links[0].map._restrict(rows))
         return ComposedOperator([first, *self.links[1:]], self.dtype)
 

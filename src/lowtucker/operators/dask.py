@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, as_flag, size
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.dense import DenseOperator
@@ -122,7 +121,6 @@ class DaskOperator(MeasurementOperator):
         return other
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         block = self._copy()
         block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])
         return block

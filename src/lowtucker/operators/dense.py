@@ -92,6 +92,7 @@ class DenseOperator(MatrixOperator):
     array([12., 12.])
     """
 
+    takes_rows_per_problem = True
     traits = Traits(
         row_separable=True,
         has_fast_tangent=True,
@@ -298,6 +299,7 @@ class BatchedBlocks(MeasurementOperator):
         Which rows measure, if the ``matrices`` are padded with zeros already.
     """
 
+    takes_rows_per_problem = True
     traits = DenseOperator.traits
 
     def __init__(

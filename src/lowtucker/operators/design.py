@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace, size
 from lowtucker._array.clock import check_time
 from lowtucker.tensor.tangent import TangentSpace
@@ -143,45 +145,55 @@ class DesignOfEach(TangentDesign):
         super().__init__(A, T)
         self.designs = [A.trial(k)._tangent(T.take(k)) for k in range(T.batch_shape[0])]
 
-    def _each(self, method: str, *arrays: Array | None) -> list[Any]:
-        """Call a method of all designs, with what is theirs of the arrays; one for all may be."""
-        found = []
-        for k, design in enumerate(self.designs):
-            given = [x if x is None or x.ndim < 2 else x[k, ...] for x in arrays]
-            found.append(getattr(design, method)(*given))
-        return found
+    def _own(self, k: int, x: Array | None) -> Array | None:
+        """Measurements, or weights, of design k: its own of a batch, without the padding."""
+        if x is None:
+            return None
+        return (x if x.ndim < 2 else x[k, ...])[: self.designs[k].A.m]
+
+    def _padded(self, parts: Sequence[Array]) -> Array:
+        """Measurements of all designs, of equal length."""
+        xp = namespace(*parts)
+        missing = [like(np.zeros(self.A.m - len(x)), x, x.dtype) for x in parts]
+        pairs = zip(parts, missing, strict=True)
+        return xp.stack([xp.concat([x, zeros]) if len(zeros) else x for x, zeros in pairs])
 
     def matvec(self, c: Array) -> Array:
         """Return D c."""
-        return namespace(c).stack(self._each("matvec", c))
+        return self._padded([D.matvec(c[k, ...]) for k, D in enumerate(self.designs)])
 
     def measured(self, c: Array, weights: Array | None = None) -> Array:
         """Return D c up to its sign."""
-        return _stacked(self._each("measured", c, weights))
+        each = enumerate(self.designs)
+        return self._padded([D.measured(c[k, ...], self._own(k, weights)) for k, D in each])
 
     def rmatvec(self, r: Array) -> Array:
         """Return D^* r."""
-        return namespace(r).stack(self._each("rmatvec", r))
+        each = enumerate(self.designs)
+        return namespace(r).stack([D.rmatvec(self._own(k, r)) for k, D in each])
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r."""
-        residuals, gradients = zip(*self._each("misfit", y, weights), strict=True)
-        return _stacked(residuals), namespace(*gradients).stack(gradients)
+        each = enumerate(self.designs)
+        found = [D.misfit(self._own(k, y), self._own(k, weights)) for k, D in each]
+        residuals, gradients = zip(*found, strict=True)
+        return self._padded(residuals), namespace(*gradients).stack(gradients)
 
     def rows(self) -> Iterator[tuple[slice, Array]]:
-        """D in blocks of rows."""
-        for blocks in zip(*(design.rows() for design in self.designs), strict=True):
-            every = [D for _, D in blocks]
-            yield blocks[0][0], namespace(every[0]).stack(every)
+        """D, all of it."""
+        every = [D.dense() for D in self.designs]
+        xp = namespace(*every)
+        missing = [like(np.zeros((self.A.m - len(D), self.T.dof)), D, D.dtype) for D in every]
+        pairs = zip(every, missing, strict=True)
+        yield slice(0, self.A.m), xp.stack([xp.concat(pair) for pair in pairs])
 
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
         """D^* W D, D^* W r and r."""
-        every = self._each("normal_equations", y, weights)
-        return NormalEquations(*(_stacked(arrays) for arrays in zip(*every, strict=True)))
-
-
-def _stacked(arrays: Sequence[Array]) -> Array:
-    return namespace(*arrays).stack(arrays)
+        each = enumerate(self.designs)
+        found = [D.normal_equations(self._own(k, y), self._own(k, weights)) for k, D in each]
+        grams, gradients, residuals = zip(*found, strict=True)
+        xp = namespace(*grams)
+        return NormalEquations(xp.stack(grams), xp.stack(gradients), self._padded(residuals))
 
 
 # Numbers of tangent vectors that are formed together

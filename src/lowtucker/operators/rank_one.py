@@ -17,7 +17,7 @@ from lowtucker._array import (
     real_dtype,
     to_numpy,
 )
-from lowtucker.operators.arguments import check_matrices, refuse_rows_per_problem
+from lowtucker.operators.arguments import check_matrices
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum
 from lowtucker.operators.traits import Traits
@@ -75,7 +75,6 @@ class RankOneOperator(FactoredOperator):
         return namespace(v).reshape(total, self.shape)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         block = object.__new__(RankOneOperator)
         if isinstance(rows, slice):
             block._set([F[rows, :] for F in self.factors])

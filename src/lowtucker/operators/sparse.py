@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, as_float, conj, is_complex, size
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, DenseDesign, TangentDesign
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order, columns_as_shape
@@ -91,7 +90,6 @@ class SparseOperator(MatrixOperator):
         return out.reshape(*v.shape[:-1], self.matrix.shape[1])
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         other = object.__new__(SparseOperator)
         other._set(self.matrix[rows], self.shape, self.order)
         other._rows_of, other.traits = (self, rows), self.traits

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, size
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import DenseDesign, TangentDesign
@@ -62,7 +61,6 @@ class StreamedOperator(MeasurementOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         """Few rows are read at once, and kept; many are read on demand."""
-        refuse_rows_per_problem(rows, self)
         block = object.__new__(type(self))
         block.__dict__.update(self.__dict__)
         block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])

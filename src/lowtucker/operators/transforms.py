@@ -23,7 +23,6 @@ from lowtucker._array import (
 )
 from lowtucker._array.linalg import svd
 from lowtucker._array.random import Seed, Stream, generator
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.entries import EntriesOperator
 from lowtucker.operators.factored import FactoredOperator, weighted_sum
@@ -247,7 +246,6 @@ class TransformOperator(MeasurementOperator):
         return out
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         return TransformOperator(self.transform, self.at[rows], self.signs)
 
     def _row_norms(self) -> Array:
@@ -299,7 +297,6 @@ class SeparableTransformOperator(FactoredOperator):
         return self.transform.spread(v, self.at)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         return SeparableTransformOperator(self.transform, self.index[rows])
 
     def _spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:

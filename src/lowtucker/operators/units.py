@@ -28,6 +28,8 @@ class PoweredOperator(WrappedOperator):
     power : int
     """
 
+    takes_rows_per_problem = True
+
     def __init__(self, inner: MeasurementOperator, power: int) -> None:
         super().__init__(inner)
         self.power = power

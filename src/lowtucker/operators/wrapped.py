@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, IntArray, Rows, like, namespace, to_numpy
-from lowtucker.operators.arguments import refuse_rows_per_problem
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.traits import Traits
 from lowtucker.status import Finding
@@ -81,7 +80,7 @@ class WrappedOperator(MeasurementOperator):
         return self.inner.entry_samples()
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        return self._around(self.inner._restrict(rows))
+        return self._around(self.inner.block(rows))
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return self._around(self.inner.select(trials))
@@ -163,7 +162,6 @@ class RestrictedOperator(WrappedOperator):
         return self.inner.spectral_start(self._filled(v), rank)
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
-        refuse_rows_per_problem(rows, self)
         return RestrictedOperator(self.inner, self.rows[rows])
 
     def _row_norms(self) -> Array:

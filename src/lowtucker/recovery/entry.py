@@ -255,8 +255,7 @@ def solve(
     problem : Problem
         One, or a batch of problems: then ``success``, ``status`` and ``epochs`` of the result are
         arrays, and problems that have ended are frozen while the others continue. Problem k is the
-        single run with ``seed=(seed, k)``, to rounding ("auto" takes other solvers for a single
-        problem).
+        single run with ``seed=(seed, k)``, to rounding.
     solver : Solver, name, or a list of them that take over from each other
         "auto" starts from the truncated adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
@@ -267,7 +266,7 @@ def solve(
         products, sampled entries above all, where normal equations would take longer (beyond some
         200 to 500 degrees of freedom); for entries RCG or :class:`lowtucker.ALS`, whichever a
         model of the cost (``lowtucker.solvers.costs``) predicts to be faster. A batch of
-        problems gets StoTIHT with automatic steps, then TIHT.
+        problems gets the same.
     rank : tuple of int
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; checked every epoch.

@@ -9,12 +9,10 @@ from lowtucker._array import size, to_numpy
 from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
-from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, Solver, as_solver
 from lowtucker.solvers.costs import expected, gram_pays, has_outer_products
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
-from lowtucker.solvers.sampling import Shuffled
-from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.thresholding import TuckerTruncation
 
@@ -44,10 +42,8 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     """Solvers that "auto" is made of; a quick fit gives up early at local minima."""
     rank = check_rank(rank, problem.shape, warn=False)
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
-    if problem.batch_shape:  # the Riemannian solvers take one problem
-        return [StoTIHT(sampler=Shuffled(default_block_size(problem, dof))), TIHT()]
     traits = problem.A.traits
-    plenty = problem.equations >= PLENTY * dof
+    plenty = problem.fewest_equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
     samples = has_outer_products(problem)
     if not (traits.has_fast_tangent and (samples or gram_pays(problem, attainable_rank(rank)))):
@@ -78,7 +74,7 @@ def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solve
     if dof <= LARGE and gram_pays(problem, rank, best):
         return None
     affordable = int(START_SECONDS / expected("products", problem, rank))
-    if problem.equations >= AMPLE * dof:
+    if problem.fewest_equations >= AMPLE * dof:
         affordable = 1
     return [first[best], RGN(products=True, starts=max(1, min(starts, affordable)))]
 

@@ -77,7 +77,7 @@ def steps(solver: str, per_dof: float) -> float:
 
 def expected(solver: str, problem: Problem, rank: tuple[int, ...]) -> float:
     """Predicted seconds of a whole run."""
-    m = problem.equations
+    m = problem.fewest_equations
     per_dof = m / degrees_of_freedom(problem.shape, rank)
     return steps(solver, per_dof) * seconds(solver, m, problem.shape, rank)
 
@@ -101,7 +101,7 @@ def gram_pays(problem: Problem, rank: tuple[int, ...], other: str = "products") 
     elements = problem.A.stored_elements
     if elements is None:
         return True
-    m, dof = problem.equations, degrees_of_freedom(problem.shape, rank)
+    m, dof = problem.fewest_equations, degrees_of_freedom(problem.shape, rank)
     a_pass = ELEMENT * elements + ENTRY * size(problem.shape)
     by_gram = steps("gram", m / dof) * (seconds("gram", m, problem.shape, rank) + 3 * a_pass)
     by_passes = steps("RCG", m / dof) * (COEFFICIENTS["RCG"][0] + 2 * a_pass)

@@ -432,10 +432,11 @@ def bootstrap_starts(
 def _spectral_starts(A: Any, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
     """Starts of a batch: together where the rows are then read once, else one after the other."""
     if A.traits.has_batch_tangent:
-        found: TuckerTensor = A.spectral_start(v, rank)
-        return found
-    every = [A.trial(k).spectral_start(v[k, ...], rank).batched() for k in range(v.shape[0])]
-    return TuckerTensor.concat(every)
+        together: TuckerTensor = A.spectral_start(v, rank)
+        return together
+    each = [(A.trial(k), v[k, ...]) for k in range(v.shape[0])]
+    found = [one.spectral_start(vector[: one.m], rank).batched() for one, vector in each]
+    return TuckerTensor.concat(found)
 
 
 def damped_step(equations: NormalEquations, damping: Any) -> Array:
