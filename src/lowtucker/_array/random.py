@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["LIMIT", "Seed", "Stream", "as_seed", "counted", "generator", "uniforms"]
+__all__ = ["LIMIT", "Seed", "Stream", "as_seed", "counted", "generator", "spawned", "uniforms"]
 
 # A number, or (number, trial): problem k of a batch with seed s equals the single one of (s, k).
 Seed: TypeAlias = int | tuple[int, int]
@@ -55,6 +55,14 @@ def generator(seed: Seed, stream: Stream) -> np.random.Generator:
     """Return the generator of a seed for one purpose."""
     entropy = np.random.SeedSequence([int(stream), *as_seed(seed)])
     return np.random.Generator(np.random.Philox(entropy))
+
+
+def spawned(seed: Seed, stream: Stream, number: int) -> np.random.Generator:
+    """Return the last of ``generator(seed, stream).spawn(number)``, without making the others."""
+    parent: Any = generator(seed, stream).bit_generator
+    key = (*parent.seed_seq.spawn_key, number - 1)
+    child = np.random.SeedSequence(parent.seed_seq.entropy, spawn_key=key)
+    return np.random.Generator(type(parent)(child))
 
 
 def counted(seed: Seed, position: int) -> np.random.Generator:

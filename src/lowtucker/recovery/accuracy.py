@@ -27,7 +27,7 @@ from lowtucker.solvers.manifold import Model, ProductModel, dot, full_rank_margi
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["COSTLY", "Accuracy", "accuracy_at", "accuracy_of_block", "accuracy_unexamined"]
+__all__ = ["COSTLY", "Accuracy", "accuracy_at", "accuracy_of_block", "accuracy_unexamined", "gram_is_affordable"]
 
 # Flops of a gram matrix that is formed for the check; more are left to products
 COSTLY = 1e10
@@ -120,7 +120,7 @@ def accuracy_at(problem: Problem, result: Result, seed: Seed) -> Accuracy:
     """
     X = result.X
     model = _model_of(problem, result)
-    if model is None and _gram_pays(problem, X):
+    if model is None and gram_is_affordable(problem, X):
         model = Model.at(problem, X)
     if model is None:
         return _by_products(problem, X, seed)
@@ -167,9 +167,10 @@ def _model_of(problem: Problem, result: Result) -> Model | None:
     return cache if abs(residual - result.residual) <= 1e-9 * result.residual else None
 
 
-def _gram_pays(problem: Problem, X: TuckerTensor) -> bool:
+def gram_is_affordable(problem: Problem, X: TuckerTensor) -> bool:
+    """Whether normal equations at X cost a pass, and little beside it; for every problem."""
     dof = X.degrees_of_freedom
-    affordable = dof <= LARGE and problem.equations * dof**2 <= COSTLY
+    affordable = dof <= LARGE and int(np.max(problem.equations)) * dof**2 <= COSTLY
     return bool(problem.A.traits.has_fast_tangent and affordable)
 
 

@@ -216,17 +216,17 @@ class Fit:
         rule = rule if self.rough is None else rule | self.rough
         if self.noise_std is not None:
             floor = noise_floor(problem, self.noise_std, rank)
-            if self.solver == "auto" and not problem.batch_shape and _few(problem, rank):
-                floor = 0 * floor  # local minima may be as low: other starts tell
+            if self.solver == "auto":  # local minima of few may be as low: other starts tell
+                floor = np.where(_few(problem, rank), 0.0, floor)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
         left = self.max_epochs - epochs if epochs else self.max_epochs
         return rule | Stalled() | MaxEpochs(left)
 
 
-def _few(problem: Problem, rank: Any) -> bool:
-    """Whether there are so few measurements that local minima are frequent."""
+def _few(problem: Problem, rank: Any) -> Any:
+    """Whether there are so few measurements that local minima are frequent, for every problem."""
     attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
-    return bool(problem.equations < PLENTY * degrees_of_freedom(problem.shape, attained))
+    return problem.equations < PLENTY * degrees_of_freedom(problem.shape, attained)
 
 
 def tensor_or_state(start: Any, problem: Problem) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,16 +14,17 @@ from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker.limits import FAR, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
+from lowtucker.recovery.accuracy import gram_is_affordable
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.holdout import Holdout, by_held_out
 from lowtucker.recovery.precondition import preconditioned
 from lowtucker.recovery.rank import RankSearch, search_rank
-from lowtucker.run.result import Result
+from lowtucker.run.result import Result, Verdict
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic
-from lowtucker.solvers.manifold import dot
+from lowtucker.solvers.manifold import Model, dot
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.status import Finding, Status
@@ -70,11 +71,8 @@ def recovered(
         label = "" if before is None else "all samples"
         result = fit(problem, given, start=start, solver=solver, before=before, label=label)
         if problem.batch_shape:
-            return result
-        result = preconditioned(problem, given, fit, result) or result
-        case = examined(finished(problem, result, fit, label), fit, True, score)
-        result = concluded(case)
-        return no_worse_than_zero(problem, result, fit)
+            return each_diagnosed(problem, given, fit, result)
+        return diagnosed(problem, given, fit, result, label=label, score=score)
     if start is not None:
         raise ValueError('start has a rank of its own: give rank=start.rank, not "auto".')
     result, settled = search_rank(problem, search, fit)
@@ -93,6 +91,75 @@ def recovered(
         result = replace(better, findings=(*earlier, *better.findings))
         case = examined(finished(case.problem, result, fit), fit, settled)
     return no_worse_than_zero(problem, concluded(case), fit)
+
+
+def diagnosed(
+    problem: Problem,
+    rank: Any,
+    fit: Fit,
+    result: Result,
+    *,
+    label: str = "",
+    score: float | None = None,
+) -> Result:
+    """Result of a fit with the verdict on it, after its last steps."""
+    result = preconditioned(problem, rank, fit, result) or result
+    case = examined(finished(problem, result, fit, label), fit, True, score)
+    return no_worse_than_zero(problem, concluded(case), fit)
+
+
+def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Result:
+    """Result of a batch with the verdict on every problem, as on a single one."""
+    seed, first = as_seed(fit.seed)
+    models = models_at(problem, result)
+    every = []
+    for k, known in enumerate(result.each):
+        truth = None if fit.X_true is None else _trial_of(fit.X_true, k)
+        own = replace(fit, seed=(seed, first + k), X_true=truth, callbacks=())
+        state = known.state and replace(known.state, cache=models and models.select([k]).single())
+        alone = replace(result.trial(k), state=state, weights=None)
+        every.append(diagnosed(problem.trial(k), rank, own, alone))
+    return of_each(result, every)
+
+
+def models_at(problem: Problem, result: Result) -> Model | None:
+    """Linear models at all tensors of a batch, by one pass; None where they would not pay."""
+    X = result.X
+    if not isinstance(X, TuckerTensor) or not gram_is_affordable(problem, X):
+        return None
+    try:
+        return Model.at(problem, X)
+    except np.linalg.LinAlgError:
+        return None
+
+
+def of_each(result: Result, every: Sequence[Result]) -> Result:
+    """Result of a batch from those of its problems."""
+
+    def together(name: str) -> NumPyArray:
+        values = [getattr(one, name) for one in every]
+        return np.array([np.nan if value is None else value for value in values])
+
+    verdicts = tuple(
+        Verdict(one.error_estimate, one.error_interval, one.findings, one.state) for one in every
+    )
+    statuses = np.empty(len(every), dtype=object)
+    statuses[:] = [one.status for one in every]
+    return replace(
+        result,
+        X=TuckerTensor.concat([one.X.batched() for one in every]),
+        residual=together("residual"),
+        error=None if result.error is None else together("error"),
+        status=statuses,
+        epochs=together("epochs"),
+        error_estimate=together("error_estimate"),
+        passes=max(one.passes for one in every),
+        each=verdicts,
+    )
+
+
+def _trial_of(X: Any, k: int) -> Any:
+    return X.trial(k) if isinstance(X, TuckerTensor) else X[k, ...]
 
 
 def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:

@@ -24,8 +24,11 @@ ENDS = re.compile(r"(?<=[.!?]) (?=[A-Z])")
 def advised(result: Result, status: Status, words: Words | None = None) -> str:
     """Advice for a status of a result: the cause, what to do, and the next call to try.
 
-    At most three sentences. ``words`` writes the next call; Python code by default.
+    At most three sentences. ``words`` writes the next call; Python code by default. Of a batch, the
+    advice for the first problem that ended like this.
     """
+    if result.each:
+        return advised(result.trial(result.status.tolist().index(status)), status, words)
     if status.success or status is Status.ERROR_REACHED:
         return _of_a_success(result, status)
     last = _measurements(result, status)

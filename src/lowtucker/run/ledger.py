@@ -15,11 +15,12 @@ __all__ = ["Found", "Ledger"]
 
 
 class Found(NamedTuple):
-    """A tensor, as a batch of one, and its relative residual and error."""
+    """A tensor, as a batch of one, its relative residual and error; of a batch also its state."""
 
     X: Any
     residual: float
     error: float
+    state: Any = None
 
 
 @dataclass
@@ -46,7 +47,7 @@ class Ledger:
     best_error: Any
     phase: int = 0
     waiting: list[int] = field(default_factory=list)
-    ended: dict[int, tuple[Any, float, float]] = field(default_factory=dict)
+    ended: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     best: Any = None
     estimated: bool = False
     first_row: int = 0

@@ -24,7 +24,7 @@ from lowtucker.run.history import History
 from lowtucker.run.interrupt import Interrupt
 from lowtucker.run.ledger import Found, Ledger
 from lowtucker.run.progress import Callback, Progress
-from lowtucker.run.result import Result
+from lowtucker.run.result import Result, Verdict
 from lowtucker.run.stopping import Stalled, StoppingRule, epochs_allowed, tolerance
 from lowtucker.solvers import Bound, Solver, State
 from lowtucker.solvers.manifold import blown_up
@@ -177,6 +177,7 @@ class Run:
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
             findings=_restarted(restarts, ledger.statuses),
+            each=tuple(Verdict(state=one.state) for one in found) if self.is_batch else (),
         )  # fmt: skip
 
     # One epoch
@@ -406,7 +407,8 @@ class Run:
                 ledger.waiting.append(k)
             else:
                 best = status in BEST and self.bound.solver.lower_residual_is_better
-                ledger.ended[k] = self._best_of(k) if best else self._last(k, int(position))
+                found = self._best_of(k) if best else self._last(k, int(position))
+                ledger.ended[k] = found._replace(state=self._state_of(int(position)))
         stay = np.flatnonzero(~done)
         ledger.active = ledger.active[stay]
         if stay.size:
@@ -416,6 +418,13 @@ class Run:
             self._give_back_waiting(Status.MAX_SECONDS)
         elif ledger.waiting:
             self._next_phase()
+
+    def _state_of(self, position: int) -> State | None:
+        """State of a problem of a batch, as that of a single one."""
+        if not self.is_batch:
+            return None
+        batch: State = replace(self.state, cache=None)
+        return batch.select([position]).single()
 
     def _next_takes_over(self, status: Status) -> bool:
         """Whether the next phase takes over what ended like this."""

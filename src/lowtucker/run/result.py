@@ -34,6 +34,16 @@ RECOVERED = {
 }
 
 
+@dataclass(frozen=True, eq=False)
+class Verdict:
+    """What is known of one problem of a batch, beside its tensor; attributes as in a Result."""
+
+    error_estimate: float | None = None
+    error_interval: tuple[float, float] | None = None
+    findings: tuple[Finding, ...] = ()
+    state: State | None = None
+
+
 @dataclass(frozen=True, repr=False, eq=False)
 class Result:
     """Outcome of a recovery.
@@ -61,15 +71,16 @@ class Result:
     m, degrees_of_freedom : int
     error : float, array or None
         ||X - X_true|| / ||X_true||, where X_true was given.
-    error_estimate : float or None
+    error_estimate : float, array or None
         Estimate of the relative error, by the Gauss-Newton covariance, if the residual is noise.
         None where there is none: a run that did not succeed and whose solver has no tangent
-        design at hand, or a design that is too large.
+        design at hand, or a design that is too large; NaN for such a problem of a batch.
     error_interval : tuple of float or None
         Where the relative error is to be expected in 95 of 100 such results; None where there is
         no estimate.
     state : State or None
-        Give it as ``start`` to resume. None for a batch whose problems ended at different times.
+        Give it as ``start`` to resume. None for a batch whose problems ended at different times;
+        ``result.trial(k).state`` is that of one.
     weights : array or None
         Weights of the last fit, where a loss other than the squared one chose them: those near
         zero belong to outliers.
@@ -82,6 +93,8 @@ class Result:
         one that decides a status decides this one's.
     call : Call or None
         The call that it came from: its function and its arguments as code.
+    each : tuple of Verdict
+        What is known of every problem of a batch, for :meth:`trial`.
     """
 
     X: Any
@@ -96,13 +109,14 @@ class Result:
     m: int
     degrees_of_freedom: int
     error: Any = None
-    error_estimate: float | None = None
+    error_estimate: Any = None
     error_interval: tuple[float, float] | None = None
     state: State | None = None
     weights: Any = None
     held_out: float | None = None
     findings: tuple[Finding, ...] = ()
     call: Call | None = None
+    each: tuple[Verdict, ...] = ()
 
     @property
     def success(self) -> Any:
@@ -169,6 +183,7 @@ class Result:
             if name != "running"
         }
         columns["epoch"] = np.arange(int(rows.sum()))
+        known = self.each[k] if self.each else Verdict()
         return replace(
             self,
             X=X,
@@ -177,7 +192,11 @@ class Result:
             status=self.status[k],
             epochs=int(self.epochs[k]),
             history=History.of(columns),
-            state=None,
+            error_estimate=known.error_estimate,
+            error_interval=known.error_interval,
+            findings=(*known.findings, *self.findings),
+            state=known.state,
+            each=(),
         )
 
     def plot(self) -> Any:
@@ -266,7 +285,10 @@ class Result:
         ]
         if self.error is not None:
             lines.append(("error", _span(self.error, ".1e")))
-        if self.error_estimate is not None:
+        if self.each and self.error_estimate is not None:
+            known = self.error_estimate[np.isfinite(self.error_estimate)]
+            lines += [("estimate", f"{_span(known, '.1e')} of the error")] if known.size else []
+        elif self.error_estimate is not None:
             proviso = "" if self.success else ", if the residual were noise"
             lines.append(("estimate", f"{estimate_text(self, ' of the error')}{proviso}"))
         if self.held_out is not None:
@@ -287,12 +309,12 @@ class Result:
         return lines
 
 
-CODEC = Codec(Call)
+CODEC = Codec(Call, Verdict)
 FIELDS = tuple(Result.__dataclass_fields__)
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
     "history": History, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
-    "degrees_of_freedom": int, "error_estimate": float | int | None,
+    "degrees_of_freedom": int, "error_estimate": float | int | np.ndarray | None, "each": tuple,
     "error_interval": tuple | None, "state": State | None,
     "held_out": float | int | None, "findings": tuple, "call": Call | None,
 }  # fmt: skip

@@ -22,7 +22,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.clock import TimeUp, check_time, unwatched
 from lowtucker._array.linalg import eigvalsh, solve
-from lowtucker._array.random import Seed, Stream, as_seed, generator
+from lowtucker._array.random import Seed, Stream, as_seed, generator, spawned
 from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
@@ -404,8 +404,7 @@ def bootstrap_starts(
         factors = np.ones((count, m))
         for k, (seed, number) in enumerate(draws):
             if number:
-                drawn = generator(as_seed(seed), Stream.PROBE).spawn(number)[-1]
-                factors[k] = drawn.exponential(size=m)
+                factors[k] = spawned(as_seed(seed), Stream.PROBE, number).exponential(size=m)
         v = like(factors, v, real(v).dtype) * v
     X = _spectral_starts(A, v, rank)
     sizes = to_numpy(X.norm())
