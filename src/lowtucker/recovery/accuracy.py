@@ -27,7 +27,14 @@ from lowtucker.solvers.manifold import Model, ProductModel, dot, full_rank_margi
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["COSTLY", "Accuracy", "accuracy_at", "accuracy_of_block", "accuracy_unexamined", "gram_is_affordable"]
+__all__ = [
+    "COSTLY",
+    "Accuracy",
+    "accuracy_at",
+    "accuracy_of_block",
+    "accuracy_unexamined",
+    "gram_is_affordable",
+]
 
 # Flops of a gram matrix that is formed for the check; more are left to products
 COSTLY = 1e10

@@ -24,7 +24,7 @@ from lowtucker.problem import Problem
 from lowtucker.run.codec import Codec
 from lowtucker.run.execute import Keeper
 from lowtucker.run.ledger import Ledger
-from lowtucker.run.result import Result
+from lowtucker.run.result import Result, Verdict
 from lowtucker.solvers import State
 from lowtucker.status import Status
 from lowtucker.tensor.random import random_tucker
@@ -40,7 +40,7 @@ RARELY = 20
 LIMITED = {Status.MAX_EPOCHS, Status.MAX_SECONDS}
 # Numbers of a matrix that are hashed
 HASHED = 1 << 24
-CODEC = Codec(Result, Ledger)
+CODEC = Codec(Result, Verdict, Ledger)
 
 
 class Journal(Keeper):

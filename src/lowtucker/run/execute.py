@@ -6,14 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from lowtucker._array.clock import Clock
-from lowtucker._array.random import Seed
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.loop import Run
+from lowtucker.run.parts import joined_parts, parts_of, some_of_batch
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.stopping import StoppingRule, epochs_allowed
 from lowtucker.solvers import Solver
+from lowtucker.status import Status
 
 __all__ = ["Keeper", "execute"]
 
@@ -51,6 +53,41 @@ def execute(
     phases: list[Solver],
     rank: Any,
     *,
+    start: Any,
+    X_true: Any,
+    seed: Seed,
+    stage: str = "",
+    **how: Any,
+) -> Result:
+    """Run solvers on a problem, or on a batch in parts that fit into memory; see :func:`run_one`.
+
+    Problem k of a batch has the seed (seed, k) in whatever part it is.
+    """
+    parts = parts_of(problem, phases, rank) if problem.batch_shape else []
+    if len(parts) < 2:
+        return run_one(
+            problem, phases, rank, start=start, X_true=X_true, seed=seed, stage=stage, **how
+        )
+    results: list[Result] = []
+    number, first = as_seed(seed)
+    for part in parts:
+        over = any(Status.INTERRUPTED in one.status for one in results)
+        name = f"problems {part.start + 1} to {part.stop} of {problem.batch_shape[0]}"
+        one = run_one(
+            problem.select(part), phases, rank,
+            start=some_of_batch(start, part), X_true=some_of_batch(X_true, part),
+            seed=(number, first + part.start), stage=", ".join(filter(None, (stage, name))),
+            ends=over, **how,
+        )  # fmt: skip
+        results.append(one)
+    return joined_parts(results)
+
+
+def run_one(
+    problem: Problem,
+    phases: list[Solver],
+    rank: Any,
+    *,
     stop: StoppingRule,
     start: Any,
     X_true: Any,
@@ -59,8 +96,12 @@ def execute(
     keeper: Keeper,
     clock: Clock | None = None,
     stage: str = "",
+    ends: bool = False,
 ) -> Result:
-    """Run solvers on a problem of moderate scale; what is kept already is not computed again."""
+    """Run solvers on a problem of moderate scale; what is kept already is not computed again.
+
+    A run that ``ends`` has nothing but its start: an earlier part of its batch was interrupted.
+    """
     limit = epochs_allowed(stop)
     if clock is not None and clock.is_up:
         keeper.close()  # with more time another fit might come here
@@ -78,6 +119,8 @@ def execute(
                 run.begin(start)
             else:
                 run.resume(kept)
+            if ends:
+                run.interrupt()
             run.go(callbacks, interrupt, keeper.epoch)
     except OSError:  # rows that could not be read
         if run.ledger.history.rows < 2:

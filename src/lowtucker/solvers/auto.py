@@ -83,7 +83,11 @@ def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solve
 
 
 def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
-    """Refuse a run that cannot fit into memory, before the kernel ends it."""
+    """Refuse a run that cannot fit into memory, before the kernel ends it.
+
+    Batches are cut into parts: it is one problem that must fit.
+    """
+    problem = problem.trial(0)
     for solver in phases:
         given: Any = getattr(solver, "thresholding", None)
         if rank is None and not isinstance(given, TuckerTruncation):

@@ -348,8 +348,8 @@ class Solver(ABC):
         made = VECTORS * (problem.m + dof)
         if self.forms_full_tensor or problem.A.traits.forms_full_tensor:
             made += TENSORS * size(problem.shape)
-        grams = GRAMS * dof**2 if self._by_gram(problem, attainable_rank(rank)) else 0
-        return size(problem.batch_shape) * made + grams
+        made += GRAMS * dof**2 if self._by_gram(problem, attainable_rank(rank)) else 0
+        return size(problem.batch_shape) * made
 
     def _by_gram(self, problem: Problem, rank: tuple[int, ...]) -> bool:
         """Whether it forms dof^2 numbers."""

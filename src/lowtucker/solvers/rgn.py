@@ -65,7 +65,7 @@ ROUNDING = 10
 
 
 # Starts of a problem that run together, at most, and the numbers of their gram matrices
-TOGETHER, NUMBERS = 16, 2 * 10**7
+TOGETHER, NUMBERS = 8, 2 * 10**7
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
