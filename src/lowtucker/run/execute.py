@@ -53,34 +53,41 @@ def execute(
     phases: list[Solver],
     rank: Any,
     *,
+    stop: StoppingRule,
     start: Any,
     X_true: Any,
     seed: Seed,
+    callbacks: Sequence[Callback],
+    keeper: Keeper,
+    clock: Clock | None = None,
     stage: str = "",
-    **how: Any,
 ) -> Result:
     """Run solvers on a problem, or on a batch in parts that fit into memory; see :func:`run_one`.
 
-    Problem k of a batch has the seed (seed, k) in whatever part it is.
+    Problem k of a batch has the seed (seed, k), in whatever part it is.
     """
     parts = parts_of(problem, phases, rank) if problem.batch_shape else []
-    if len(parts) < 2:
-        return run_one(
-            problem, phases, rank, start=start, X_true=X_true, seed=seed, stage=stage, **how
-        )
-    results: list[Result] = []
+    whole = len(parts) < 2
     number, first = as_seed(seed)
-    for part in parts:
-        over = any(Status.INTERRUPTED in one.status for one in results)
-        name = f"problems {part.start + 1} to {part.stop} of {problem.batch_shape[0]}"
+    results: list[Result] = []
+    for part in [range(0)] if whole else parts:
+        label = "" if whole else f"problems {part.start + 1} to {part.stop} of {parts[-1].stop}"
         one = run_one(
-            problem.select(part), phases, rank,
-            start=some_of_batch(start, part), X_true=some_of_batch(X_true, part),
-            seed=(number, first + part.start), stage=", ".join(filter(None, (stage, name))),
-            ends=over, **how,
-        )  # fmt: skip
+            problem if whole else problem.select(part),
+            phases,
+            rank,
+            stop=stop,
+            start=start if whole else some_of_batch(start, part),
+            X_true=X_true if whole else some_of_batch(X_true, part),
+            seed=seed if whole else (number, first + part.start),
+            callbacks=callbacks,
+            keeper=keeper,
+            clock=clock,
+            stage=", ".join(filter(None, (stage, label))),
+            ends=any(Status.INTERRUPTED in one.status for one in results),
+        )
         results.append(one)
-    return joined_parts(results)
+    return results[0] if whole else joined_parts(results)
 
 
 def run_one(
