@@ -130,13 +130,13 @@ def inv(matrix: Array) -> Array:
         return _each(lambda M: _least_squares(M, np.eye(len(M), dtype=M.dtype)), matrix)[0]
 
 
-def qr(matrix: Array) -> tuple[Array, Array]:
-    """Return the reduced QR decomposition; falls back to SciPy."""
+def qr(matrix: Array, *, complete: bool = False) -> tuple[Array, Array]:
+    """Return the reduced or the complete QR decomposition; falls back to SciPy."""
     try:
-        Q, R = namespace(matrix).linalg.qr(matrix)
+        Q, R = namespace(matrix).linalg.qr(matrix, mode="complete" if complete else "reduced")
     except FAILURES as error:
         _check(error, "qr", matrix)
-        Q, R = _each(_qr, matrix)
+        Q, R = _each(lambda M: _qr(M, "full" if complete else "economic"), matrix)
     return Q, R
 
 
@@ -159,11 +159,11 @@ def _each(other: Callable[..., Any], *arrays: Array) -> tuple[Array, ...]:
     return tuple(like(part.reshape(*batch, *part.shape[1:]), arrays[0]) for part in parts)
 
 
-def _qr(M: NumPyArray) -> Any:
+def _qr(M: NumPyArray, mode: str) -> Any:
     import scipy.linalg
 
     note_fallback("qr by SciPy")
-    return scipy.linalg.qr(M, mode="economic", check_finite=False)
+    return scipy.linalg.qr(M, mode=mode, check_finite=False)
 
 
 def _svd(M: NumPyArray, full_matrices: bool) -> Any:

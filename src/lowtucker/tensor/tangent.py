@@ -9,12 +9,23 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, adjoint, as_float_on, conj, is_numpy, like, namespace, size
+from lowtucker._array import (
+    Array,
+    adjoint,
+    as_float_on,
+    conj,
+    is_numpy,
+    like,
+    moved_axis,
+    namespace,
+    reshaped,
+    size,
+)
 from lowtucker._array.linalg import inv, qr, svd
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.tensor.unfolding import fold, unfolded
+from lowtucker.tensor.unfolding import unfolded
 
 __all__ = ["Complement", "TangentSpace"]
 
@@ -56,13 +67,9 @@ class Complement:
 
     def coordinates(self, B: Array) -> Array:
         r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
-        xp, (n, r) = namespace(B), self.reflected.shape[-2:]
-        whole = self._matrix if n <= MOST_FACTORED * r or n <= SHORT else None
-        along = self.reflected.ndim > 2 and B.ndim > self.reflected.ndim
-        if whole is not None:
-            return xp.matmul(whole[..., None, :, :] if along else whole, B)
+        xp, r = namespace(B), self.inverse.shape[-1]
         mixed, reflected = self._mixed, adjoint(self.reflected)
-        if along:
+        if reflected.ndim > 2 and B.ndim > reflected.ndim:
             mixed, reflected = mixed[..., None, :, :], reflected[..., None, :, :]
         across = B[..., :r, :] - xp.matmul(reflected, B)
         return B[..., r:, :] + xp.matmul(mixed, across)
@@ -73,21 +80,53 @@ class Complement:
         xp, r = namespace(self.reflected), self.inverse.shape[-1]
         return xp.matmul(self.reflected[..., r:, :], self.inverse)
 
-    @cached_property
-    def _matrix(self) -> Array:
-        r""":math:`U_\perp^*` itself, shape (*batch, n - r, n), for short vectors."""
-        xp, r = namespace(self.reflected), self.inverse.shape[-1]
-        n = self.reflected.shape[-2]
-        below = like(np.eye(n)[r:], self.reflected, self.reflected.dtype)
-        top = like(np.eye(n)[:r], self.reflected, self.reflected.dtype)
-        return below + xp.matmul(self._mixed, top - adjoint(self.reflected))
-
     def times(self, D: Array) -> Array:
         r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
         xp, r = namespace(D), self.inverse.shape[-1]
         upper, lower = self.reflected[..., :r, :], self.reflected[..., r:, :]
         small = xp.matmul(self.inverse, xp.matmul(adjoint(lower), D))
         return xp.concat([small - xp.matmul(upper, small), D - xp.matmul(lower, small)], axis=-2)
+
+    def map(self, function: Callable[..., Array], *others: Complement) -> Complement:
+        """Apply a function to each array, together with those of others."""
+        reflected = function(self.reflected, *(one.reflected for one in others))
+        return Complement(reflected, function(self.inverse, *(one.inverse for one in others)))
+
+
+@dataclass(frozen=True, repr=False, eq=False)
+class ShortComplement:
+    r"""Orthonormal basis :math:`U_\perp` of the complement of the columns of U, as a matrix.
+
+    For short columns: n (n - r) numbers, and one product instead of several.
+    """
+
+    outside: Array  # shape (*batch, n, n - r)
+
+    @classmethod
+    def of(cls, U: Array) -> ShortComplement:
+        """Return the complement of orthonormal columns, or those of a batch."""
+        return cls(qr(U, complete=True)[0][..., U.shape[-1] :])
+
+    def coordinates(self, B: Array) -> Array:
+        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
+        onto = adjoint(self.outside)
+        if onto.ndim > 2 and B.ndim > onto.ndim:
+            onto = onto[..., None, :, :]
+        return namespace(B).matmul(onto, B)
+
+    def times(self, D: Array) -> Array:
+        r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
+        return namespace(D).matmul(self.outside, D)
+
+    def map(self, function: Callable[..., Array], *others: ShortComplement) -> ShortComplement:
+        """Apply a function to the array, together with those of others."""
+        return ShortComplement(function(self.outside, *(one.outside for one in others)))
+
+
+def complement_of(U: Array) -> Any:
+    """Complement of orthonormal columns, or those of a batch: a matrix where they are short."""
+    n, r = U.shape[-2:]
+    return ShortComplement.of(U) if n <= SHORT or n <= MOST_FACTORED * r else Complement.of(U)
 
 
 class TangentSpace:
@@ -138,7 +177,7 @@ class TangentSpace:
                 f"X must be a single tensor or a batch with one leading axis, got {X.batch_shape}."
             )
         self.X = X
-        self.complements = tuple(Complement.of(U) for U in X.factors)
+        self.complements: tuple[Any, ...] = tuple(complement_of(U) for U in X.factors)
         self.rows = tuple(_row_space(X.core, k, len(X.rank)) for k in range(len(X.rank)))
         arms = [(n - r, V.shape[-1]) for n, r, V in zip(X.shape, X.rank, self.rows, strict=True)]
         self.blocks: tuple[tuple[int, ...], ...] = (X.rank, *arms)
@@ -180,8 +219,8 @@ class TangentSpace:
         every = (self, *others)
         made.rows = tuple(map(function, *(T.rows for T in every)))
         made.complements = tuple(
-            Complement(function(*(c.reflected for c in some)), function(*(c.inverse for c in some)))
-            for some in zip(*(T.complements for T in every), strict=True)
+            first.map(function, *rest)
+            for first, *rest in zip(*(T.complements for T in every), strict=True)
         )
         return made
 
@@ -377,13 +416,32 @@ class TangentSpace:
             Q, R = qr(D)  # orthonormal even if D is rank-deficient
             factors.append(xp.concat([X.factors[k], self.complements[k].times(Q)], axis=-1))
             corners.append(xp.matmul(R, adjoint(self.rows[k])))
-        wide = tuple(U.shape[-1] for U in factors)
-        core = _placed(B + here * X.core, {}, wide)
+        blocks: list[tuple[Array, int | None]] = [(B + here * X.core if here else B, None)]
         for k, corner in enumerate(corners):
             if corner is not None:
-                shape = (*X.rank[:k], corner.shape[-2], *X.rank[k + 1 :])
-                core = core + _placed(fold(corner, k, shape), {k: X.rank[k]}, wide)
-        return TuckerTensor.trusted(core, factors)
+                shape = (*self.batch_shape, corner.shape[-2], *X.rank[:k], *X.rank[k + 1 :])
+                first = len(self.batch_shape)
+                moved = moved_axis(reshaped(corner, shape), first, first + k)
+                blocks.append((moved, k))
+        return TuckerTensor.trusted(self._core(blocks, factors), factors)
+
+    def _core(self, blocks: list[tuple[Array, int | None]], factors: list[Array]) -> Array:
+        """Core of a tangent vector: its part in the factors of X, and one beside it in each mode.
+
+        A block is given with the mode that it lies beside in; None for the first.
+        """
+        wide, rank = tuple(U.shape[-1] for U in factors), self.X.rank
+        if is_numpy(factors[0]):
+            dtype = np.result_type(*(block for block, _ in blocks))
+            core = np.zeros((*self.batch_shape, *wide), dtype=dtype)
+            for block, k in blocks:
+                inside: Any = [slice(0, r) for r in rank]
+                if k is not None:
+                    inside[k] = slice(rank[k], wide[k])
+                core[(..., *inside)] = block
+            return core
+        placed = [_placed(block, {} if k is None else {k: rank[k]}, wide) for block, k in blocks]
+        return sum(placed[1:], placed[0])
 
     def basis(self) -> Array:
         """Return the tangent vectors of all unit coordinates, shape (*batch, dof, n_1, ..., n_d).
@@ -400,7 +458,8 @@ class TangentSpace:
                 adjoint(self.rows[k])
             )  # of fewer than r rows, if the rank is not attainable
             W = xp.matmul(W, _kronecker(rows[:k] + rows[k + 1 :])) if rows[1:] else W
-            outside = conj(self.complements[k]._matrix)
+            unit = xp.broadcast_to(like(np.eye(n), X.core, X.core.dtype), (*batch, n, n))
+            outside = _in_order(conj(self.complements[k].coordinates(unit)))
             left, right, q = size(X.shape[:k]), size(X.shape[k + 1 :]), W.shape[-2]
             # axes: a column outside the factor, a row W; then modes before, of, and after k
             W = xp.reshape(W, (*batch, 1, q, left, 1, right))
@@ -426,7 +485,7 @@ class TangentSpace:
 
 def _row_space(core: Array, k: int, order: int) -> Array:
     """Orthonormal basis of the row space of S_(k), completed if it is rank-deficient."""
-    return adjoint(svd(unfolded(core, k, core.ndim - order))[2])
+    return qr(adjoint(unfolded(core, k, core.ndim - order)))[0]
 
 
 def _in_order(x: Array) -> Array:
@@ -493,13 +552,7 @@ def _by_columns(Z: Array, left: Array, right: Array, arm: Array, small: Array) -
 def _placed(block: Array, offsets: dict[int, int], wide: tuple[int, ...]) -> Array:
     """Place a block into a core of zeros of shape ``wide``, at given offsets."""
     xp, d = namespace(block), len(wide)
-    batch, shape = block.shape[: block.ndim - d], block.shape[block.ndim - d :]
-    if is_numpy(block):
-        core = np.zeros((*batch, *wide), dtype=block.dtype)
-        starts = [offsets.get(mode, 0) for mode in range(d)]
-        inside: Any = (..., *(slice(a, a + n) for a, n in zip(starts, shape, strict=True)))
-        core[inside] = block
-        return core
+    batch = block.shape[: block.ndim - d]
     for mode, n in enumerate(wide):
         before, axis = offsets.get(mode, 0), len(batch) + mode
         lengths = (before, n - before - block.shape[axis])
