@@ -14,8 +14,9 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.operators.base import SWEEPS
 from lowtucker.problem import Problem
 from lowtucker.solvers import State
-from lowtucker.solvers.manifold import ROWS, Level, dot
+from lowtucker.solvers.manifold import ROWS, dot
 from lowtucker.solvers.noise import FULL
+from lowtucker.solvers.rsgd import Blocks
 from lowtucker.solvers.start import first_state
 from lowtucker.tensor.decompose import hooi
 from lowtucker.tensor.products import multi_mode_product
@@ -121,7 +122,8 @@ class Gradient(NamedTuple):
         t = dot(weighted, r) / curvature if curvature > 0 else 0.0
         level = float(block.relative(r - t * measured))
         X = TuckerTensor.trusted(X.core + t * uphill, X.factors)
-        memory = Level(level * namespace(X.core).ones_like(X.norm()))
+        known = level * namespace(X.core).ones_like(X.norm())
+        memory = Blocks(known, np.zeros((), dtype=bool), np.zeros((), dtype=bool))
         return first_state(X, memory, as_seed(seed), few / problem.m)
 
 
