@@ -408,19 +408,27 @@ def test_batch_of_two_axes_is_rejected():
 @pytest.mark.parametrize(
     ("shape", "rank"),
     [((6,), (1,)), ((6, 7), (2, 2)), ((5, 5, 6), (1, 2, 2)), ((4, 5, 3, 6), (2, 3, 2, 2)),
-     ((4, 3, 5), (4, 2, 2))],
+     ((4, 3, 5), (4, 2, 2)), ((6, 4, 3), (2, 2, 2))],
 )  # fmt: skip
-@pytest.mark.parametrize("cache", [1 << 20, 1 << 9])
-def test_batch_is_its_spaces(shape, rank, dtype, cache, rng, monkeypatch):
-    """The same rows for all spaces, others for each, tensors, retraction; tiles of any size."""
+@pytest.mark.parametrize(("cache", "entries"), [(1 << 20, 10**4), (1 << 9, 10**4), (1 << 9, 0)])
+def test_batch_is_its_spaces(shape, rank, dtype, cache, entries, rng, monkeypatch):
+    """The same rows for all spaces, others for each, tensors, retraction.
+
+    Tiles of any size; the last or the first mode first.
+    """
     monkeypatch.setattr(tangent, "CACHE_BYTES", cache)
+    monkeypatch.setattr(tangent, "MANY_ENTRIES", entries)
     X = lt.random_tucker(shape, rank, seed=3, trials=3, dtype=np.dtype(dtype))
     T = lt.TangentSpace(X)
     shared, own = numbers(rng, (7, *shape), dtype), numbers(rng, (3, 7, *shape), dtype)
     c = numbers(rng, (3, T.dof), dtype)
     moved, step = T.retract(c), T.tensor(c)
+    first = T._begins_with_first
+    assert first == (not entries and len(shape) > 2 and rank[0] < shape[0] >= shape[-1])
     for k in range(3):
         one = lt.TangentSpace(X.trial(k))
+        full = np.stack([one.full(e) for e in np.eye(T.dof, dtype=dtype)]).reshape(T.dof, -1)
+        close(T.rows_coordinates(shared)[k], shared.reshape(7, -1) @ full.conj().T)
         for space in (one, T.take(k), T.take([2, k]).take(1)):
             close(T.rows_coordinates(shared)[k], space.rows_coordinates(shared))
             close(T.rows_coordinates(own)[k], space.rows_coordinates(own[k]))

@@ -33,6 +33,10 @@ __all__ = ["Complement", "TangentSpace"]
 CACHE_BYTES = 1 << 20
 # Vectors of so many entries, or so many times the rank, are multiplied by a complement as a matrix
 SHORT, MOST_FACTORED = 12, 4
+# Last modes that are shorter make slow products: the first is then contracted first, in tensors of
+# many entries. 1.1 to 2.3 times as fast on 12^4, 10^5, 100x100x3, 60x60x10 and 64x64x8; 0.8 to 1.2
+# on tensors of up to 4000 entries
+SHORT_LAST, MANY_ENTRIES = 16, 10**4
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -284,10 +288,13 @@ class TangentSpace:
 
         Notes
         -----
-        Only two products operate on all of Z: the last arm and the contraction of the last mode.
-        The other modes are contracted one after the other from the smaller result.
+        Only two products operate on all of Z: the last arm and the contraction of the last mode, or
+        those of the first, where the last is short. The other modes are contracted one after the
+        other from the smaller result.
         """
         xp, d = namespace(Z), len(self.X.rank)
+        if self._begins_with_first:
+            return self._after_first(Z)
         if d == 1:  # nothing to contract
             Z = Z if Z.ndim == len(self.batch_shape) + 2 else Z[None, ...]
         arms: list[Array] = []
@@ -313,22 +320,66 @@ class TangentSpace:
         """Matrix that multiplies all tensors of a space alike."""
         return matrix[:, None, :, :] if self.batch_shape else matrix
 
+    @property
+    def _begins_with_first(self) -> bool:
+        """Whether the first mode is contracted first."""
+        shape = self.X.shape
+        large = len(shape) > 2 and size(shape) >= MANY_ENTRIES
+        return large and shape[-1] < SHORT_LAST and self.X.rank[0] < shape[0] >= shape[-1]
+
+    def _after_first(self, Z: Array) -> Array:
+        """Coordinates by the first arm of Z, and those of Z x_1 U_1^* in a smaller space."""
+        xp, n, rest = namespace(Z), self.X.shape[0], size(self.X.shape[1:])
+        Z = xp.reshape(Z, (*Z.shape[: Z.ndim - len(self.X.rank)], n, rest))
+        small, arm = self._both_products(Z, adjoint(self.X.factors[0]), self._head)
+        inner = self._inner
+        found = inner.rows_coordinates(xp.reshape(small, (*small.shape[:-2], *inner.X.shape)))
+        arm, core = self.complements[0].coordinates(arm), size(self.X.rank)
+        flat = xp.reshape(arm, (*found.shape[:-1], size(self.blocks[1])))
+        return xp.concat([found[..., :core], flat, found[..., core:]], axis=-1)
+
+    @cached_property
+    def _inner(self) -> TangentSpace:
+        """Space of the tensors X x_1 U_1^*, which has no arm in mode 1."""
+        X, r = self.X, self.X.rank[0]
+        unit = namespace(X.core).broadcast_to(
+            like(np.eye(r), X.core, X.core.dtype), (*self.batch_shape, r, r)
+        )
+        made = object.__new__(TangentSpace)
+        made.X, made.rows = TuckerTensor.trusted(X.core, [unit, *X.factors[1:]]), self.rows
+        made.complements = (ShortComplement(unit[..., :0]), *self.complements[1:])
+        made.blocks = (self.blocks[0], (0, self.blocks[1][1]), *self.blocks[2:])
+        made.dof = self.dof - size(self.blocks[1])
+        return made
+
+    @cached_property
+    def _head(self) -> Array:
+        """Contraction of all modes but the first, with V_1: (N / n_1, columns of V_1)."""
+        xp = namespace(self.X.core)
+        return xp.matmul(conj(_kronecker(self.X.factors[1:])), self.rows[0])
+
     def _without_last(self, Z: Array) -> tuple[Array, Array]:
         """Return the last arm of Z and Z x_d U_d^*, both from tiles that stay in the cache."""
-        xp, n, rest = namespace(Z), self.X.shape[-1], size(self.X.shape[:-1])
-        left, U = self._last, conj(self.X.factors[-1])
-        q, r = left.shape[-2], U.shape[-1]
-        Z = xp.reshape(Z, (*Z.shape[: Z.ndim - len(self.X.rank)], rest, n))
-        if self.batch_shape and Z.ndim == 3:  # wide products with the same tensors
-            s = self.batch_shape[0]
-            wide = xp.reshape(xp.moveaxis(U, 0, 1), (n, s * r))
-            arm, small = _two_products(Z, xp.reshape(left, (s * q, rest)), wide)
-            arm = xp.moveaxis(xp.reshape(arm, (-1, s, q, n)), 1, 0)
-            small = xp.moveaxis(xp.reshape(small, (-1, rest, s, r)), 2, 0)
-        else:
-            arm, small = _two_products(Z, left, U)
-        small = xp.reshape(small, (*small.shape[:-2], *self.X.shape[:-1], r))
+        xp, shape = namespace(Z), self.X.shape
+        U = conj(self.X.factors[-1])
+        Z = xp.reshape(Z, (*Z.shape[: Z.ndim - len(shape)], size(shape[:-1]), shape[-1]))
+        arm, small = self._both_products(Z, self._last, U)
+        small = xp.reshape(small, (*small.shape[:-2], *shape[:-1], U.shape[-1]))
         return xp.matrix_transpose(arm), small
+
+    def _both_products(self, Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
+        """Return left Z_j and Z_j right for all tensors, in every space.
+
+        Z has shape (t, p, n), or (batch, t, p, n); left (*batch, q, p), right (*batch, n, r).
+        """
+        if not self.batch_shape or Z.ndim == 4:
+            return _two_products(Z, left, right)
+        xp, s = namespace(Z), self.batch_shape[0]  # wide products with the same tensors
+        (p, n), q, r = Z.shape[-2:], left.shape[-2], right.shape[-1]
+        wide = xp.reshape(xp.moveaxis(right, 0, 1), (n, s * r))
+        above, beside = _two_products(Z, xp.reshape(left, (s * q, p)), wide)
+        above = xp.moveaxis(xp.reshape(above, (-1, s, q, n)), 1, 0)
+        return above, xp.moveaxis(xp.reshape(beside, (-1, p, s, r)), 2, 0)
 
     def _arm(self, Z: Array, k: int, lead: tuple[int, ...]) -> Array:
         """Return arm k of Z (*lead, n_1, ..., n_k, r_{k+1}, ..., r_d): (*lead, n_k, q)."""
