@@ -116,7 +116,7 @@ class ALS(Manifold):
             broken[k] = X is None
             swept.append((state.X.trial(k) if X is None else X).batched())
         X = TuckerTensor.concat(swept)
-        memory, escapes = after_steps(state.memory, before, now, problem, X, None, ~broken)
+        memory, escapes = after_steps(state.memory, (before, now), problem, X, going=~broken)
         memory = replace(memory, level=np.where(broken, before, now).astype(before.dtype))
         passes = state.passes + len(X.rank) + 1 + max(escape.passes for escape in escapes)
         for k, escape in enumerate(escapes):
