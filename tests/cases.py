@@ -250,8 +250,7 @@ SAMPLERS = {
 
 
 def _entries(shape, m, seed, trials=None):
-    number = seed if isinstance(seed, int) else seed[0]
-    flat = np.random.default_rng(number).choice(int(np.prod(shape)), m, replace=False)
+    flat = np.random.default_rng(seed).choice(int(np.prod(shape)), m, replace=False)
     return lt.entries(shape, np.stack(np.unravel_index(flat, shape), axis=1))
 
 

@@ -139,7 +139,9 @@ def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
     assert A.traits.has_fast_tangent
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
-    assert (result.state.memory.problems[0].begun == 1) == (noise == 0.01)  # noise needs no other start
+    assert (result.state.memory.problems[0].begun == 1) == (
+        noise == 0.01
+    )  # noise needs no other start
     together = FLIPS if noise == 0.01 else 0  # all adjoints of a batch are one reading of a matrix
     # one forward tells the scale of A
     assert result.passes == A.forwards + A.adjoints - 1 - together

@@ -270,9 +270,7 @@ def test_rsgd_least_squares_is_the_dense_damped_solution(dtype, block_size):
         stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
         xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
         after = bound.advance(state)
-        np.testing.assert_allclose(
-            after.X.single().full(), T.retract(xi).full(), rtol=0, atol=1e-8
-        )
+        np.testing.assert_allclose(after.X.single().full(), T.retract(xi).full(), rtol=0, atol=1e-8)
         state = after
 
 
