@@ -249,13 +249,13 @@ SAMPLERS = {
 }
 
 
-def _entries(shape, m, seed, trials=None):
+def _entries(shape, m, seed):
     flat = np.random.default_rng(seed).choice(int(np.prod(shape)), m, replace=False)
     return lt.entries(shape, np.stack(np.unravel_index(flat, shape), axis=1))
 
 
 # name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m), with the
-# measurements (shape, m, seed, trials) if they are not Gaussian.
+# measurements (shape, m, seed) if they are not Gaussian.
 # tests/contracts/test_solvers.py
 EASY = ((5, 5, 6), (1, 2, 2), 120)
 SOLVERS = {

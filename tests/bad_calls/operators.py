@@ -486,7 +486,7 @@ APPLY = [
     (
         lambda: BATCH.tangent(T),
         ValueError,
-        "DenseOperator.tangent takes ... Make a tangent design for each",
+        "T must be a batch of (3,) tangent spaces ... got (). Try A.trial(k)",
     ),
     (
         lambda: A.tangent(lt.TangentSpace(lt.random_tucker((3, 3), (1, 1)))),

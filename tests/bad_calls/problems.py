@@ -194,15 +194,6 @@ BLOCKS = [
         ValueError,
         "rows must have one entry for each of the 3 problems, got 2",
     ),
-    *(
-        (
-            lambda A=A: lt.Problem(A, YS).block((slice(0, 2), slice(1, 3), slice(2, 4))),
-            TypeError,
-            f"{type(A).__name__} measures the same rows for every problem of a batch, got 3 sets",
-        )
-        for A in KINDS
-        if not isinstance(A, lt.DenseOperator)
-    ),
 ]
 
 LEADING_AXES = [

@@ -443,7 +443,7 @@ class MeasurementOperator(ABC):
         if T.batch_shape != self.batch_shape and self.batch_shape:
             raise ValueError(
                 f"T must be a batch of {self.batch_shape} tangent spaces, one for each problem of "
-                f"the batch {type(self).__name__}, got {T.batch_shape}."
+                f"the batch {type(self).__name__}, got {T.batch_shape}. Try A.trial(k).tangent(T)."
             )
         if T.batch_shape and not self.traits.has_batch_tangent:
             return DesignOfEach(self, T)

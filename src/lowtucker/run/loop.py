@@ -460,7 +460,9 @@ class Run:
             rank = attainable_rank(check_rank(rank, problem.shape, warn=False))
         trials = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
         bound = bind(problem, self.phases[ledger.phase], rank, warn=warn)
-        self.bound = replace(bound, trials=trials, tol=self.tol)
+        # tolerances of another number of problems are refused by the rule
+        tol = np.take(self.tol, ledger.active, mode="clip") if np.ndim(self.tol) else self.tol
+        self.bound = replace(bound, trials=trials, tol=tol)
 
     # The door: what the user sees has no leading axis where there is one problem
 

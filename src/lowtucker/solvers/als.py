@@ -98,7 +98,8 @@ class ALS(Manifold):
         return state.memory.stuck if isinstance(state.memory, Patient) else False
 
     def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
-        return Sweep.of(len(levels), level=np.asarray(levels, dtype=real_dtype(X.core)))
+        level = np.asarray(levels, dtype=real_dtype(X.core))
+        return Sweep(**vars(Patient.of(len(levels))), level=level)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One sweep: the samples are read once for every mode and the core.

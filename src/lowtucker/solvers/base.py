@@ -182,8 +182,8 @@ class Bound:
         What draws the blocks.
     trials : tuple of int or None
         The number of each problem of a batch, where these are not 0, 1, 2, ...
-    tol : float
-        The relative residual to reach.
+    tol : float or array
+        The relative residual to reach; an array has one for each problem of a batch.
     """
 
     solver: Solver
@@ -192,7 +192,7 @@ class Bound:
     thresholding: Thresholding | None = None
     sampler: BlockSampler | None = None
     trials: tuple[int, ...] | None = None
-    tol: float = 0.0
+    tol: Any = 0.0
 
     @property
     def is_batch(self) -> bool:
@@ -245,7 +245,8 @@ class Bound:
         sampler = None if self.sampler is None else self.sampler.select(which)
         trials = None if self.trials is None else tuple(self.trials[k] for k in which)
         problem = self.problem.select(which)
-        return replace(self, problem=problem, sampler=sampler, trials=trials)
+        tol = self.tol[list(which)] if np.ndim(self.tol) else self.tol
+        return replace(self, problem=problem, sampler=sampler, trials=trials, tol=tol)
 
 
 def _of_one(start: Any) -> Any:
@@ -318,7 +319,7 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def initial_residual(self, state: State, tol: float) -> Any:
+    def initial_residual(self, state: State, tol: Any) -> Any:
         """Relative residuals of starts by a few rows, NaN where these are near the tolerance.
 
         None where there are none.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,11 +47,11 @@ class Patient(Memory):
     failed: Any
     stuck: Any
 
-    @classmethod
-    def of(cls, count: int, **others: Any) -> Self:
+    @staticmethod
+    def of(count: int) -> Patient:
         """Memory of so many problems at their start."""
         zero = np.zeros(count, dtype=np.int64)
-        return cls(zero, zero, zero > 0, **others)
+        return Patient(zero, zero, zero > 0)
 
 
 Kept = TypeVar("Kept", bound=Patient)

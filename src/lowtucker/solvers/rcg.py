@@ -63,7 +63,7 @@ class RCG(Manifold):
         return super().residual(bound, state) if state.cache is None else state.cache.residual
 
     def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
-        return Direction.of(len(levels), direction=None)
+        return Direction(**vars(Patient.of(len(levels))), direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
