@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from bad_calls.operators import KINDS
 
 SHAPE, M = (3, 4), 5
 A = lt.gaussian(SHAPE, M, seed=1)

@@ -13,7 +13,7 @@ from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
 from lowtucker.solvers.manifold import Level, Model, ProductModel
 from lowtucker.solvers.noise import FLIPS
-from steps import advanced, begun
+from steps import begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
 DOF = lt.degrees_of_freedom(SHAPE, RANK)
