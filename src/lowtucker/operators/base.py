@@ -356,6 +356,13 @@ class MeasurementOperator(ABC):
         """
         return self.block(check_rows(rows, self.m, self.batch_shape))
 
+    def own_rows(self, rows: Rows, *, fill: bool) -> Rows:
+        """Rows without those of the padding that a batch of unequal operators has.
+
+        To ``fill``, a problem that has none of them gets another one of its rows.
+        """
+        return rows
+
     def block(self, rows: Rows) -> MeasurementOperator:
         """Return :meth:`restrict` for rows known to be valid, as those of a sampler are."""
         if isinstance(rows, tuple) and not self.takes_rows_per_problem:

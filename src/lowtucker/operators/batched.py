@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, Rows, like, namespace, real_dtype
+from lowtucker._array import Array, Rows, is_array, like, namespace, real_dtype
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tucker import TuckerTensor
@@ -97,6 +97,17 @@ class BatchOperator(MeasurementOperator):
         each = rows if isinstance(rows, tuple) else (rows,) * len(self.operators)
         pairs = zip(self.operators, each, strict=True)
         return BatchOperator([A._restrict(_within(r, A.m)) for A, r in pairs], self.batch_shape)
+
+    def own_rows(self, rows: Rows, *, fill: bool) -> Rows:
+        """Rows without those of the padding: other ones for every problem, where there is any."""
+        if not is_array(self.count):
+            return rows
+        each = rows if isinstance(rows, tuple) else (rows,) * len(self.operators)
+        positions = [np.arange(self.m)[one] for one in each]
+        pairs = zip(positions, self.operators, strict=True)
+        return tuple(
+            one[one < A.m] if (one < A.m).any() or not fill else one[:1] % A.m for one, A in pairs
+        )
 
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return BatchOperator([self.operators[k] for k in trials], m=self.m)

@@ -39,6 +39,8 @@ __all__ = ["Run", "bind"]
 FINISHED = 1e-4
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
+# What is raised where no algorithm can continue
+FAILURES = (NotFinite, np.linalg.LinAlgError, ArithmeticError)
 # Endings that rules read off the fall of the residual, epoch by epoch
 OF_A_WHOLE_EPOCH = (Status.STALLED, Status.APPROXIMATED)
 # Endings with which a problem keeps its best iterate rather than its last
@@ -237,8 +239,28 @@ class Run:
             self._timed(lambda: self.bound.init(start, self.seed), clock=Clock())
 
     def _step(self) -> State:
+        """Next state: where a step of a batch fails, by steps of its problems alone."""
         check_time()
-        return self.bound.advance(self.state)
+        try:
+            return self.bound.advance(self.state)
+        except FAILURES:
+            if self.ledger.active.size == 1:
+                raise
+            return self._step_of_each()
+
+    def _step_of_each(self) -> State:
+        """Next state, by a step of every problem alone: those stay that cannot continue."""
+        states, failed = [], 0
+        for k in range(self.ledger.active.size):
+            before = self.state.select([k])
+            try:
+                states.append(self.bound.select([k]).advance(before))
+            except FAILURES as error:
+                states.append(blown_up(before))
+                failed, last = failed + 1, error
+        if failed == len(states):
+            raise last
+        return self.bound.init(State.concat(states), self.seed)
 
     def _timed(self, action: Callable[[], State], clock: Clock | None = None) -> None:
         """Do something that gives a state, by the clock; the state stays where time runs out."""
@@ -250,7 +272,7 @@ class Run:
                     self.state = action()
             except TimeUp:
                 self.cut_short = True
-            except (NotFinite, np.linalg.LinAlgError, ArithmeticError):
+            except FAILURES:
                 self.state, self.failed = self._stopped(), True
         self.used += used
         self.ledger.seconds += time.perf_counter() - begin

@@ -47,6 +47,12 @@ class Memory:
         """Memory of a batch of one as that of its problem."""
         return mapped(_first, self)
 
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Join memories of batches; other fields than arrays are those of the first."""
+        names = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        return cls(*(_joined([getattr(part, name) for part in parts]) for name in names))
+
 
 class Cache:
     """What the next step needs and can be recomputed; a subclass is a frozen dataclass.
@@ -111,6 +117,20 @@ class State:
             cache=self.cache and self.cache.select(which),
         )
 
+    @classmethod
+    def concat(cls, states: Sequence[State]) -> State:
+        """Join states of batches after the same number of steps, without their caches."""
+        first = states[0]
+        return replace(
+            first,
+            X=type(first.X).concat([state.X for state in states]),
+            trials=tuple(k for state in states for k in state.trials),
+            passes=max(state.passes for state in states),
+            diverged=_joined([state.diverged for state in states]),
+            memory=first.memory and type(first.memory).concat([s.memory for s in states]),
+            cache=None,
+        )
+
     def batched(self) -> State:
         """State of one problem as that of a batch of one. The cache stays as it is."""
         memory = self.memory and self.memory.batched()
@@ -144,6 +164,11 @@ def _grown(x: Array) -> Array:
 
 def _first(x: Array) -> Array:
     return x[0, ...]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Arrays joined along the leading axis; of other values the first."""
+    return namespace(*values).concat(list(values)) if is_array(values[0]) else values[0]
 
 
 def mapped(function: Callable[[Array], Array], record: Record) -> Record:

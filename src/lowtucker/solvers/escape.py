@@ -75,9 +75,10 @@ def after_steps(
 ) -> tuple[Kept, list[Escape]]:
     """Try to leave plateaus, where the last steps lowered the relative residuals by little.
 
-    ``levels`` are these residuals before and after the steps. Returns the memory, with when to try again, and the outcome for every problem. See
-    :func:`escaped` for the cost; one pass more without the residual at X; none while the memory
-    says to wait, or a problem is not ``going``. Attempts of a batch are made one after the other.
+    ``levels`` are these residuals before and after the steps. Returns the memory, with when to try
+    again, and the outcome for every problem. See :func:`escaped` for the cost; one pass more
+    without the residual at X; none while the memory says to wait, or a problem is not ``going``.
+    Attempts of a batch are made one after the other.
     """
     before, now = levels
     wait, failed = np.maximum(0, memory.wait - 1), memory.failed.copy()
