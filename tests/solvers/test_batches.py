@@ -160,6 +160,18 @@ def test_a_checkpoint_in_the_middle_of_restarts_resumes_bit_for_bit(tmp_path):
     assert result.epochs.tolist() == whole.epochs.tolist()
 
 
+@pytest.mark.parametrize("products", [False, True])
+def test_steps_of_some_problems_are_rejected_beside_others(products):
+    solver, rank = lt.RGN(products=products, damping=1e-3), (2, 2, 2)
+    some, _ = problems(((5, 5, 6), rank, 36), 6, seed=1)
+    rule = lt.MaxEpochs(8)
+    batched = lt.solve(dense(some), solver, rank, stop=rule, seed=3)
+    kept = batched.history.residual[1:] == batched.history.residual[:-1]
+    assert (kept.any(axis=1) & ~kept.all(axis=1)).any()
+    for k, one in enumerate(some):
+        assert_same(batched, k, lt.solve(one, solver, rank, stop=rule, seed=(3, k)), 1e-7)
+
+
 # Problems that fail beside others
 
 
