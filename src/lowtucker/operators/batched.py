@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -154,9 +154,16 @@ def batch(operators: Sequence[Any]) -> MeasurementOperator:
     >>> lt.recover(A, A.forward(X_true), (2, 2, 2)).success
     array([ True,  True])
     """
+    if not isinstance(operators, Iterable):
+        raise TypeError(
+            f"operators must be a sequence of operators, got {type(operators).__name__}. "
+            "Try lowtucker.batch([A, B])."
+        )
     every = list(operators)
     if not every:
-        raise ValueError("operators must have one operator at least, got none.")
+        raise ValueError(
+            "operators must have one operator at least, got none. Try lowtucker.batch([A, B])."
+        )
     first = check_operator(every[0])
     for k, A in enumerate(every):
         check_operator(A)
