@@ -194,6 +194,23 @@ def test_a_problem_whose_rows_are_zero_does_not_change_the_others(solver):
             assert_same(batched, k, alone)
 
 
+def test_the_first_row_of_the_history_does_not_depend_on_other_problems():
+    """That of RSGD is of a few rows, unless these say nothing: there y is zero."""
+    some, _ = problems(EASY, 3)
+    some[1] = lt.Problem(some[1].A, 0 * some[1].y)
+    solver, rule = lt.RSGD(), lt.MaxEpochs(1)
+    batched = lt.solve(dense(some), solver, EASY[1], stop=rule, seed=3)
+    for k, one in enumerate(some):
+        alone = lt.solve(one, solver, EASY[1], stop=rule, seed=(3, k))
+        for name in ("residual", "cost"):
+            expected = alone.history[name][0]
+            assert batched.history[name][0, k] == pytest.approx(expected, rel=1e-9)
+        if k != 1:  # not that of all rows
+            start = next(lt.iterate(one, solver, EASY[1], seed=(3, k))).X
+            whole = float(one.relative_residual(start))
+            assert abs(batched.history.residual[0, k] - whole) > 1e-3 * whole
+
+
 @pytest.mark.parametrize("error", [np.linalg.LinAlgError, FloatingPointError])
 @pytest.mark.parametrize("solver", [lt.RGN(), lt.RGN(starts=3)], ids=repr)
 def test_a_step_that_raises_ends_only_its_problem(monkeypatch, solver, error):

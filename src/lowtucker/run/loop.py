@@ -289,13 +289,7 @@ class Run:
         """Add a row to the history, and keep what is the best so far."""
         ledger, problem = self.ledger, self.bound.problem
         with np.errstate(all="ignore"):
-            estimated = self.bound.initial_residual(self.state)
-            if estimated is None:
-                residual = self.bound.residual(self.state)
-                row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
-            else:
-                size = to_numpy(problem.y_norm)
-                row = {"residual": estimated, "cost": 0.5 * (estimated * size) ** 2}
+            row, estimated = self._residuals(problem)
             if self.X_true is not None:
                 truth = self.X_true
                 if ledger.active.size < self.count:
@@ -315,7 +309,21 @@ class Run:
         ledger.history.append(entry)
         self.used = []
         self._keep_best()
-        ledger.estimated = estimated is not None
+        ledger.estimated = np.zeros(self.count, dtype=bool)
+        ledger.estimated[ledger.active] = estimated
+
+    def _residuals(self, problem: Problem) -> tuple[dict[str, Any], Any]:
+        """Relative residuals and costs of the running problems, and which are those of few rows."""
+        found = self.bound.initial_residual(self.state)
+        known = False if found is None else ~np.isnan(found)
+        row = {}
+        if not np.all(known):
+            residual = self.bound.residual(self.state)
+            row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
+        if found is not None:
+            few = {"residual": found, "cost": 0.5 * (found * to_numpy(problem.y_norm)) ** 2}
+            row = {k: np.where(known, few[k], to_numpy(row[k])) for k in row} or few
+        return row, known
 
     def _error(self, truth: Any) -> Any:
         """Error of every running problem."""
@@ -337,7 +345,8 @@ class Run:
         active = ledger.active
         residual = row["residual"][active]
         error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
-        better = (residual < ledger.best_residual[active]) | ledger.estimated
+        estimated = np.broadcast_to(ledger.estimated, (self.count,))[active]
+        better = (residual < ledger.best_residual[active]) | estimated
         if ledger.best is None or (active.size == self.count and better.all()):
             ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
@@ -349,7 +358,9 @@ class Run:
         """Best iterate of a problem."""
         ledger = self.ledger
         X = ledger.best.take([k])
-        if ledger.estimated:  # nothing but the start, whose residual is now measured
+        if np.broadcast_to(ledger.estimated, (self.count,))[
+            k
+        ]:  # nothing but the start, whose residual is now measured
             problem = self.problem.trial(k)
             ledger.best_residual[k] = float(problem.relative_residual(X.single()))
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))

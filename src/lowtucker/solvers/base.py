@@ -246,11 +246,11 @@ class Bound:
         return self.solver.residual(self, state if whole else state.single())
 
     def initial_residual(self, state: State) -> Any:
-        """Relative residuals of starts by a few rows, where the solver knows them all; or None."""
+        """Relative residuals of starts by a few rows, NaN where they are not known; or None."""
         if state.memory is None:  # of a start that failed
             return None
         found = self.solver.initial_residual(state, self.tol)
-        return None if found is None or np.isnan(found).any() else found
+        return None if found is None or np.isnan(found).all() else found
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""
