@@ -245,6 +245,33 @@ def test_a_step_that_raises_ends_only_its_problem(monkeypatch, solver, error):
     assert single.status is lt.Status.DIVERGED
 
 
+@pytest.mark.parametrize("which", [[2], [1, 2, 3]])
+def test_a_phase_that_cannot_begin_ends_only_its_problems(monkeypatch, which):
+    """Problem 0 is solved by the first solver; noise leaves the others to the second."""
+    some, _ = problems(EASY, 4)
+    noise = 0.3 * np.random.default_rng(0).standard_normal((4, EASY[2]))
+    some = [lt.Problem(one.A, one.y + (k > 0) * noise[k]) for k, one in enumerate(some)]
+    chain, rule = [lt.RSGD(), lt.RGN()], lt.ResidualBelow(1e-6) | lt.MaxEpochs(60)
+    alone = [lt.solve(one, chain, EASY[1], stop=rule, seed=(3, k)) for k, one in enumerate(some)]
+    real = lt.RGN.init
+
+    def init(self, bound, start, seed):
+        y = bound.problem.y.reshape(-1, bound.problem.m)
+        if any(np.array_equal(v, some[k].y) for v in y for k in which):
+            raise np.linalg.LinAlgError("injected")
+        return real(self, bound, start, seed)
+
+    monkeypatch.setattr(lt.RGN, "init", init)
+    batched = lt.solve(dense(some), chain, EASY[1], stop=rule, seed=3)
+    for k in range(4):
+        if k not in which:
+            assert_same(batched, k, alone[k])
+            continue
+        assert batched.status[k] is lt.Status.DIVERGED
+        rows = alone[k].history.residual[alone[k].history.phase == "RSGD"]
+        assert batched.residual[k] == pytest.approx(rows.min(), rel=1e-6)
+
+
 # Operators of any kind
 
 

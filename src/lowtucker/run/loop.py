@@ -479,8 +479,35 @@ class Run:
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
         self._start_phase(start)
+        if self.failed and self.is_batch:
+            self._begin_without_failures(start, best)
+            if not ledger.active.size:
+                return
         trials = self.bound.trials
         self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=trials)
+
+    def _begin_without_failures(self, start: Any, best: list[Found]) -> None:
+        """Begin a phase with the problems that can begin; the others end with their best."""
+        ledger, waiting = self.ledger, self.ledger.active
+        fine = [k for k in range(len(best)) if self._can_begin(start, k)]
+        if len(fine) == len(best):  # they fail only together
+            fine = []
+        ledger.active = waiting[np.array(fine, dtype=int)]
+        if fine:
+            self._bind(warn=False)
+            self._start_phase(start.take(fine))
+        for position in set(range(len(best))) - set(fine):
+            k = int(waiting[position])
+            ledger.ended[k], ledger.statuses[k] = best[position], Status.DIVERGED
+
+    def _can_begin(self, start: Any, position: int) -> bool:
+        """Whether the phase can begin with a problem alone."""
+        try:
+            with np.errstate(all="ignore"):
+                self.bound.select([position]).init(start.take([position]), self.seed)
+        except FAILURES:
+            return False
+        return True
 
     def _bind(self, *, warn: bool) -> None:
         """Bind the solver of the phase to the problems that are active."""
