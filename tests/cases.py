@@ -249,14 +249,13 @@ SAMPLERS = {
 }
 
 
-def _entries(shape, m, seed, trials=None):
-    number = seed if isinstance(seed, int) else seed[0]
-    flat = np.random.default_rng(number).choice(int(np.prod(shape)), m, replace=False)
+def _entries(shape, m, seed):
+    flat = np.random.default_rng(seed).choice(int(np.prod(shape)), m, replace=False)
     return lt.entries(shape, np.stack(np.unravel_index(flat, shape), axis=1))
 
 
 # name -> a solver, and the seconds-free instance that it must solve: (shape, rank, m), with the
-# measurements (shape, m, seed, trials) if they are not Gaussian.
+# measurements (shape, m, seed) if they are not Gaussian.
 # tests/contracts/test_solvers.py
 EASY = ((5, 5, 6), (1, 2, 2), 120)
 SOLVERS = {

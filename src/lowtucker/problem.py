@@ -214,7 +214,7 @@ class Problem:
         ----------
         rows : slice or integer array; for a batch also a tuple with one of these per problem
         """
-        block = self.trusted_block(check_rows(rows, self.m, self.batch_shape))
+        block = self._block(check_rows(rows, self.m, self.batch_shape), fill=False)
         if is_array(block.count) and not bool(namespace(self.y).all(block.count > 0)):
             raise ValueError(
                 f"rows selects no measurement of some problems of the batch, whose blocks are "
@@ -223,9 +223,13 @@ class Problem:
         return block
 
     def trusted_block(self, rows: Rows) -> Problem:
-        """:meth:`block` for rows that were checked."""
+        """:meth:`block` for rows that a sampler drew; one row at least of every problem."""
+        return self._block(rows, fill=True)
+
+    def _block(self, rows: Rows, *, fill: bool) -> Problem:
         if isinstance(rows, slice) and rows.indices(self.m) == (0, self.m, 1):
             return self
+        rows = self.A.own_rows(rows, fill=fill)
         A = self.A.block(rows)
         if len(self.y.shape) > 2 and isinstance(rows, tuple):
             A = A.arranged(self.batch_shape)  # one operator has no leading axes of its own

@@ -50,6 +50,24 @@ def with_entry(value, dtype=float):
 
 
 MAKE = [
+    (lambda: lt.batch([]), ValueError, "operators must have one operator ... Try lowtucker.batch"),
+    (lambda: lt.batch(A), TypeError, "operators must be a sequence ... DenseOperator. Try"),
+    (lambda: lt.batch(3), TypeError, "operators must be a sequence of operators, got int. Try"),
+    (lambda: lt.batch([A, BATCH]), ValueError, "operators[1] is a batch of (3,). Give its"),
+    (
+        lambda: lt.batch([A, lt.gaussian((4, 3), M)]),
+        ValueError,
+        "operators must have one shape ... operators[1] has (4, 3) ... Solve them one by one",
+    ),
+    (
+        lambda: lt.batch([A, lt.gaussian(SHAPE, M, dtype=np.float32)]),
+        ValueError,
+        "operators must have one shape ... float32 ... Solve them one by one",
+    ),
+    *(
+        (lambda other=other: lt.batch([A, other]), TypeError, "A must be ... Try lowtucker")
+        for other in (None, MATRIX, "A")
+    ),
     (lambda: lt.DenseOperator(None), TypeError, "matrix must be an array ... NoneType"),
     (lambda: lt.DenseOperator("A"), TypeError, "matrix must be an array of numbers, got str"),
     (lambda: lt.DenseOperator(RAGGED), ValueError, "matrix must be ... ragged list"),
@@ -486,7 +504,7 @@ APPLY = [
     (
         lambda: BATCH.tangent(T),
         ValueError,
-        "DenseOperator.tangent takes ... Make a tangent design for each",
+        "T must be a batch of (3,) tangent spaces ... got (). Try A.trial(k)",
     ),
     (
         lambda: A.tangent(lt.TangentSpace(lt.random_tucker((3, 3), (1, 1)))),

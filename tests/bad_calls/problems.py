@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from bad_calls.operators import KINDS
 
 SHAPE, M = (3, 4), 5
 A = lt.gaussian(SHAPE, M, seed=1)
@@ -193,15 +192,6 @@ BLOCKS = [
         lambda: THREE.block((slice(0, 1), slice(0, 1))),
         ValueError,
         "rows must have one entry for each of the 3 problems, got 2",
-    ),
-    *(
-        (
-            lambda A=A: lt.Problem(A, YS).block((slice(0, 2), slice(1, 3), slice(2, 4))),
-            TypeError,
-            f"{type(A).__name__} measures the same rows for every problem of a batch, got 3 sets",
-        )
-        for A in KINDS
-        if not isinstance(A, lt.DenseOperator)
     ),
 ]
 

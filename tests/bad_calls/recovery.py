@@ -217,11 +217,6 @@ RECOVER = [
         "tol must ... Try tol=1e-6",
     ),
     (
-        lambda: recover(A=BATCH, y=np.stack([y, y]), solver="rgn"),
-        ValueError,
-        "RGN takes ... Solve them one by one",
-    ),
-    (
         lambda: recover(solver=lt.TIHT(thresholding=3)),
         TypeError,
         "thresholding must ... Try lowtucker.HOSVD",

@@ -19,10 +19,10 @@ def case(request):
     return SOLVERS[request.param]
 
 
-def make(case, trials=None, seed=0):
+def make(case, seed=0):
     _, (shape, rank, m, *kind) = case
-    X_true = lt.random_tucker(shape, rank, seed=seed, trials=trials)
-    A = (kind[0] if kind else lt.gaussian)(shape, m, seed=seed, trials=trials)
+    X_true = lt.random_tucker(shape, rank, seed=seed)
+    A = (kind[0] if kind else lt.gaussian)(shape, m, seed=seed)
     return lt.Problem(A, A.forward(X_true)), X_true
 
 
@@ -37,6 +37,8 @@ def _arrays(item):
         yield item
     elif isinstance(item, lt.TangentSpace):
         yield item.X.core
+    elif isinstance(item, lt.TuckerTensor):
+        yield from item.parts().values()
     elif dataclasses.is_dataclass(item):
         for field in dataclasses.fields(item):
             yield from _arrays(getattr(item, field.name))
@@ -47,8 +49,7 @@ def _arrays(item):
 
 def assert_same_bits(a, b):
     assert (a.t, a.passes, type(a.memory)) == (b.t, b.passes, type(b.memory))
-    for name in ("attempt", "trace", "ends", "stuck"):
-        assert getattr(a.memory, name, None) == getattr(b.memory, name, None)
+    assert getattr(a.memory, "problems", None) == getattr(b.memory, "problems", None)
     for x, y in zip(parts(a), parts(b), strict=True):
         np.testing.assert_array_equal(x, y)
 
@@ -77,21 +78,34 @@ def test_step_is_pure(case):
         state = first
 
 
-def test_a_batch_equals_its_problems_one_by_one(case):
-    solver, (shape, rank, m, *_) = case
-    if isinstance(solver, Manifold):
-        pytest.skip("Riemannian solvers take one problem; test_riemannian.py has the refusal")
-    trials = 3
-    problem, X_true = make(case, trials=trials)
+def batch_of(case, kind, trials=3):
+    """Batch of problems, its truths, and the problems: each with its rows, or all with one A."""
+    _, (shape, rank, m, *kinds) = case
+    measure = kinds[0] if kinds else lt.gaussian
+    truths = [lt.random_tucker(shape, rank, seed=(0, k)) for k in range(trials)]
+    X_true = lt.TuckerTensor.concat([X.batched() for X in truths])
+    if kind == "own":
+        operators = [measure(shape, m, seed=(0, k)) for k in range(trials)]
+        A = lt.batch(operators) if kinds else lt.gaussian(shape, m, seed=0, trials=trials)
+        problems = [lt.Problem(B, B.forward(X)) for B, X in zip(operators, truths, strict=True)]
+        return lt.Problem(A, A.forward(X_true)), X_true, problems
+    A = measure(shape, m, seed=5)
+    weights = np.random.default_rng(6).uniform(0.5, 1.5, (trials, m))
+    problems = [lt.Problem(A, A.forward(X), w) for X, w in zip(truths, weights, strict=True)]
+    return lt.Problem(A, np.stack([one.y for one in problems]), weights), X_true, problems
+
+
+@pytest.mark.parametrize("kind", ["own", "shared"])
+def test_a_batch_equals_its_problems_one_by_one(case, kind):
+    """A matrix for each; and one A for all, with measurements and weights of each."""
+    solver, (_, rank, *_) = case
+    problem, X_true, problems = batch_of(case, kind)
+    trials = len(problems)
     rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(60)
     batched = lt.solve(problem, solver, rank, stop=rule, X_true=X_true, seed=7)
     assert batched.success.shape == batched.status.shape == batched.epochs.shape == (trials,)
-    for k in range(trials):
-        A = lt.gaussian(shape, m, seed=(0, k))
-        truth = lt.random_tucker(shape, rank, seed=(0, k))
-        alone = lt.solve(
-            lt.Problem(A, A.forward(truth)), solver, rank, stop=rule, X_true=truth, seed=(7, k)
-        )
+    for k, one in enumerate(problems):
+        alone = lt.solve(one, solver, rank, stop=rule, X_true=X_true.trial(k), seed=(7, k))
         assert batched.epochs[k] == alone.epochs
         assert batched.status[k] is alone.status
         np.testing.assert_allclose(

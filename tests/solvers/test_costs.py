@@ -67,7 +67,7 @@ def test_other_rows_that_are_outer_products_take_products_too():
     assert names(problem, (6, 6, 6)) == ["RCG", "RGN"]
     assert names(problem, (1, 1, 1)) == ["RSGD", "RGN"]
     model = lt.RGN().bind(problem, (6, 6, 6)).init(lt.random_tucker(A.shape, (6, 6, 6), seed=0), 0)
-    assert type(model.cache).__name__ == "ProductModel"
+    assert type(model.cache.model).__name__ == "ProductModel"
 
 
 def test_matrices_keep_normal_equations():

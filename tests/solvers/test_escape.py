@@ -7,7 +7,7 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.solvers import escape
-from lowtucker.solvers.escape import PLATEAU, Patient, after_step, escaped
+from lowtucker.solvers.escape import PLATEAU, Patient, after_steps, escaped
 
 SHAPE, RANK = (12, 11, 10), (3, 3, 3)
 
@@ -91,21 +91,45 @@ def test_at_the_minimum_there_is_nothing_to_find():
     assert escaped(problem, at, problem.residual(at)).X is None
 
 
+def tried(memory, after, problem, X):
+    """Attempts after steps from residuals 1 to these."""
+    return after_steps(memory, (np.ones(len(after)), np.array(after)), problem, X)
+
+
 def test_attempts_that_fail_become_rare():
     X, A = tensor([3.0, 2.0, 1.0]), samples(0.6)
-    problem = lt.Problem(A, A.forward(X))
-    memory, tried = Patient(), []
+    problem, X = lt.Problem(A, A.forward(X)), X.batched()
+    memory, attempts = Patient.of(1), []
     for _ in range(20):  # at the solution no step lowers the residual by a hundredth
-        memory, (found, passes) = after_step(memory, 1.0, 0.999, problem, X)
+        memory, ((found, passes),) = tried(memory, [0.999], problem, X)
         assert found is None
-        tried.append(passes > 0)
-    assert np.flatnonzero(tried).tolist() == [0, 2, 6, 14]
-    assert not memory.stuck
-    memory, _ = after_step(memory, 1.0, 1 - 1e-6, problem, X)
-    assert memory.stuck
-    memory, (_, passes) = after_step(Patient(), 1.0, 0.99 * (1 - PLATEAU), problem, X)
+        attempts.append(passes > 0)
+    assert np.flatnonzero(attempts).tolist() == [0, 2, 6, 14]
+    assert not memory.stuck[0]
+    memory, _ = tried(memory, [1 - 1e-6], problem, X)
+    assert memory.stuck[0]
+    memory, ((_, passes),) = tried(Patient.of(1), [0.99 * (1 - PLATEAU)], problem, X)
     assert passes == 0  # no plateau
-    assert memory == Patient()
+    assert (memory.wait[0], memory.failed[0], memory.stuck[0]) == (0, 0, False)
+
+
+def test_the_problems_of_a_batch_escape_one_by_one():
+    """One at a saddle, one at its solution, one that still falls, one whose step was not finite."""
+    X, A = tensor([10.0, 3.0, 1.0]), samples(0.6)
+    at = saddle(X, 1e-3)
+    problem = lt.Problem(A, np.stack(4 * [A.forward(X)]))
+    iterates = lt.TuckerTensor.concat([one.batched() for one in (at, X, at, at)])
+    levels = (np.ones(4), np.array([0.999, 0.999, 0.5, 0.999]))
+    going = np.array([True, True, True, False])
+    memory, found = after_steps(Patient.of(4), levels, problem, iterates, going=going)
+    one = problem.trial(0)
+    alone = escaped(one, at, one.residual(at))
+    np.testing.assert_allclose(found[0].X.full(), alone.X.full(), rtol=0, atol=1e-12)
+    assert found[0].passes == alone.passes + 1  # the residual at X was not given
+    assert [one.X is None for one in found] == [False, True, True, True]
+    assert [one.passes > 0 for one in found] == [True, True, False, False]
+    assert memory.failed.tolist() == [0, 1, 0, 0]
+    assert memory.wait.tolist() == [1, 2, 0, 0]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
 from lowtucker.solvers.manifold import Level, Model, ProductModel
 from lowtucker.solvers.noise import FLIPS
-from steps import advanced, begun
+from steps import begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
 DOF = lt.degrees_of_freedom(SHAPE, RANK)
@@ -128,7 +128,7 @@ def test_passes_count_the_rows_that_are_read(starts, noise):
     assert (result.status is lt.Status.STALLED) == bool(noise)
     assert (np.diff(result.history.passes)[:-1] >= 4).all()
     if starts > 1:
-        assert result.state.memory.attempt > 0
+        assert result.state.memory.problems[0].begun > 1
 
 
 @pytest.mark.parametrize(("rank", "noise"), [(RANK, 0.01), ((2, 2, 1), 0.0), (RANK, 0.6)])
@@ -139,7 +139,9 @@ def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
     assert A.traits.has_fast_tangent
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
-    assert (result.state.memory.attempt == 0) == (noise == 0.01)  # noise needs no other start
+    assert (result.state.memory.problems[0].begun == 1) == (
+        noise == 0.01
+    )  # noise needs no other start
     together = FLIPS if noise == 0.01 else 0  # all adjoints of a batch are one reading of a matrix
     # one forward tells the scale of A
     assert result.passes == A.forwards + A.adjoints - 1 - together
@@ -327,7 +329,9 @@ class Informed(lt.DenseOperator):
 
     def _spectral_start(self, v, rank):
         self.starts = [*getattr(self, "starts", []), (np.array(v), rank)]
-        return self.X_known
+        X = self.X_known
+        parts = {k: np.broadcast_to(x, v.shape[:-1] + x.shape) for k, x in X.parts().items()}
+        return X.from_parts(parts)
 
     def _adjoint(self, v):
         raise AssertionError("formed the adjoint")
@@ -347,7 +351,8 @@ def test_solvers_use_the_spectral_start_of_the_operator(solver, weighted):
     cosine = np.vdot(state.X.full(), A.X_known.full()) / float(state.X.norm() * A.X_known.norm())
     assert cosine == pytest.approx(1)
     [(v, rank)] = A.starts
-    np.testing.assert_allclose(v, problem.y if weights is None else weights * problem.y)
+    assert v.shape == (1, M_ROWS)  # a batch of one
+    np.testing.assert_allclose(v[0], problem.y if weights is None else weights * problem.y)
     assert rank == RANK
 
 
@@ -433,9 +438,8 @@ def test_an_epoch_ends_early_when_the_estimated_residual_reaches_the_tolerance()
     assert steps > 10
     result = lt.solve(problem, solver, RANK, stop=lt.ResidualBelow(1e-6) | lt.MaxEpochs(20))
     assert result.success
-    assert result.state.t < steps  # within the first epoch
     assert result.epochs == 1
-    assert result.passes < 2
+    assert result.passes < 2  # the start takes more than one: the epoch was cut short
     assert result.residual == pytest.approx(true_residual(problem, result.X), rel=1e-6, abs=1e-12)
     assert result.residual <= 1e-6
     # without a tolerance, and with one that needs more, epochs are whole
@@ -449,29 +453,51 @@ def test_an_epoch_ends_early_when_the_estimated_residual_reaches_the_tolerance()
 @pytest.mark.parametrize("least_squares", [False, True])
 def test_an_epoch_is_done_by_the_last_block(least_squares):
     problem, _ = make()
-    solver = lt.RSGD(least_squares=least_squares).bind(problem, RANK)
-    state = advanced(solver, begun(solver, None, 0))
-    assert 0.05 < float(state.memory.level) < 2
-    state = replace(
-        state, memory=Level(np.asarray(0.3))
-    )  # which a least-squares step takes to 2 * 0.3^2
-    assert solver.solver.epoch_done(state, 0.301)
-    assert solver.solver.epoch_done(state, 0.299) == least_squares
-    assert solver.solver.epoch_done(state, 0.181) == least_squares
-    assert not solver.solver.epoch_done(state, 0.179)
-    assert not lt.RGN().epoch_done(state, 1.0)
+    bound = lt.RSGD(least_squares=least_squares).bind(problem, RANK)
+    state = bound.advance(bound.init(None, 0))
+    level = float(state.memory.level[0])
+    assert 0.05 < level < 1
+    # a step by least squares takes the residual to 2 level^2
+    border = min(level, 2 * level**2) if least_squares else level
+    assert least_squares == (border < 0.9 * level)
+    for tol, done in [(1.01 * level, True), (1.01 * border, True), (0.99 * border, False)]:
+        seen = replace(bound, tol=tol)
+        once = seen.advance(seen.init(None, 0))
+        assert once.memory.done.tolist() == [done]
+        twice = seen.advance(once)
+        assert twice.t == 2
+        if done:  # the rest of the epoch is left out
+            assert twice.passes == once.passes
+            assert twice.X is once.X
+        else:
+            assert twice.passes > once.passes
     assert lt.RGN().initial_residual(state, 1e-6) is None
+
+
+def test_an_epoch_after_one_that_was_cut_short_too_early_is_whole():
+    problem, _ = make()
+    bound = replace(lt.RSGD().bind(problem, RANK), tol=2.0)  # every block is below
+    state, steps = bound.init(None, 0), bound.steps_per_epoch
+    read = []
+    for _ in range(3 * steps):
+        after = bound.advance(state)
+        read.append(after.passes > state.passes)
+        state = after
+    assert steps > 3
+    assert [sum(read[k : k + steps]) for k in (0, steps, 2 * steps)] == [1, steps, 1]
 
 
 @pytest.mark.parametrize("level", [0.009, 0.011, 0.3, 0.999, 1.001])
 def test_an_estimated_initial_residual_is_far_above_the_tolerance_and_below_one(level):
     problem, _ = make()
     solver = lt.RSGD().bind(problem, RANK)
-    start = replace(begun(solver, None, 0), memory=Level(np.asarray(level)))
+    start = replace(solver.init(None, 0), memory=Level(np.asarray([level])))
     for tol in (-np.inf, 0.0, 1e-6, 0.4 * level, 0.49 * level, 0.51 * level, level, 2 * level):
-        expected = level if 0.01 < level < 1 and tol < level / 2 else None
-        assert solver.solver.initial_residual(start, tol) == expected
-        assert solver.solver.initial_residual(replace(start, t=1), tol) is None
+        expected = level if 0.01 < level < 1 and tol < level / 2 else np.nan
+        np.testing.assert_array_equal(solver.solver.initial_residual(start, tol), [expected])
+        bound = replace(solver, tol=tol)
+        assert bound.initial_residual(start) == (None if np.isnan(expected) else [level])
+        assert bound.initial_residual(replace(start, t=1)) is None
 
 
 @pytest.mark.parametrize(("m", "tol"), [(400, 0.3), (150, 0.5), (1500, 0.3)])

@@ -11,8 +11,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.solvers.manifold import bootstrap_start, damped_step
-from steps import advanced, begun
+from lowtucker.solvers.manifold import bootstrap_starts, damped_step
 
 SHAPE, RANK = (6, 5, 6), (2, 2, 2)
 ALL = [lt.RGN(), lt.RSGD(block_size=30), lt.RSGD(least_squares=True), lt.RCG()]
@@ -63,15 +62,15 @@ def test_rgn_step_is_the_damped_least_squares_solution(dtype):
     weights = np.random.default_rng(0).uniform(0, 2, 150)
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RGN(damping=0.7).bind(problem, RANK)
-    state = begun(bound, None, 0)
-    T = state.cache.T
+    state = bound.init(None, 0)
+    T = state.single().cache.T
     D, r = brute_design(problem, T)
-    rho = min(1.0, float(problem.relative_residual(state.X)))
+    rho = min(1.0, float(problem.relative_residual(T.X)))
     scale = 0.7 * rho * np.linalg.norm(D) ** 2 / T.dof
     stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
     xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
     expected = lt.hosvd(T.X.full() + T.full(xi), RANK).full()
-    after = advanced(bound, state)
+    after = bound.advance(state).single()
     np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
 
 
@@ -80,32 +79,35 @@ def test_rgn_keeps_x_and_raises_the_damping_when_a_step_is_rejected():
     rejected = accepted = 0
     for seed in range(6):
         problem, _ = few(seed)
-        state = next(lt.iterate(problem, lt.RGN(damping=1e-6), FEW[1]))
         bound = lt.RGN(damping=1e-6).bind(problem, FEW[1])
+        state = bound.init(None, 0)
         for _ in range(10):
-            after = advanced(bound, state)
-            factor = float(after.memory.damping) / float(state.memory.damping)
-            if after.memory.trace[-1] == state.memory.trace[-1]:
+            after = bound.advance(state)
+            (old,), (new,) = state.memory.starts, after.memory.starts
+            factor = new.damping / old.damping
+            if new.level == old.level:
                 rejected += 1
-                for new, old in zip(
-                    after.X.parts().values(), state.X.parts().values(), strict=True
+                for x, y in zip(after.X.parts().values(), state.X.parts().values(), strict=True):
+                    np.testing.assert_array_equal(x, y)
+                for x, y in zip(
+                    after.cache.model.equations, state.cache.model.equations, strict=True
                 ):
-                    assert np.shares_memory(new, old)
-                assert after.cache is state.cache
+                    np.testing.assert_array_equal(x, y)
                 assert factor == pytest.approx(6)
                 # the same step, only shorter
-                short = damped_step(state.cache.equations, float(after.memory.damping))
-                long = damped_step(state.cache.equations, float(state.memory.damping))
+                equations = state.cache.model.equations
+                short, long = (damped_step(equations, start.damping) for start in (new, old))
                 assert np.linalg.norm(short) < np.linalg.norm(long)
             else:
                 accepted += 1
-                assert after.memory.trace[-1] < state.memory.trace[-1]
+                assert new.level < old.level
                 assert min(abs(factor - f) for f in (0.2, 1.0, 3.0)) < 1e-12
             assert after.passes == state.passes + 1
-            assert after.memory.trace[-1] == pytest.approx(
-                float(problem.relative_residual(after.X)), rel=1e-9, abs=1e-15
+            assert new.trace == (*old.trace, new.level)
+            assert new.level == pytest.approx(
+                float(problem.relative_residual(after.X.single())), rel=1e-9, abs=1e-15
             )
-            if after.memory.trace[-1] < 1e-8:
+            if new.level < 1e-8:
                 break
             state = after
     assert rejected >= 3
@@ -119,9 +121,11 @@ def test_rgn_restarts_recover_from_few_measurements(seed):
     assert result.success
     assert result.error < 1e-4
     labels = list(dict.fromkeys(result.history["phase"].tolist()))
-    attempts = result.state.memory.attempt
-    assert labels == ["RGN", *(f"RGN restart {k}" for k in range(1, attempts + 1))]
-    assert len(result.state.memory.ends) == attempts
+    (attempts,) = result.state.memory.problems
+    # 1, 2, 4, 8 and 16 starts: as many as were begun before run together
+    assert set(labels) <= {"RGN", *(f"RGN restart {k}" for k in range(1, attempts.begun))}
+    assert labels[-1] == ("RGN" if attempts.begun == 1 else f"RGN restart {attempts.begun - 1}")
+    assert len(attempts.ends) + len(attempts.starts) == attempts.begun
 
 
 @functools.cache
@@ -130,7 +134,7 @@ def stubborn():
     for seed in range(20):
         problem, X_true = few(seed)
         result = lt.solve(problem, lt.RGN(starts=40), FEW[1], seed=3)
-        if result.state.memory.attempt >= 2:
+        if result.state.memory.problems[0].begun >= 4:
             return problem, X_true, result
     raise AssertionError("every problem was easy")
 
@@ -140,7 +144,7 @@ def test_rgn_without_restarts_reports_that_it_stalled():
     result = lt.solve(problem, lt.RGN(), FEW[1], seed=3)
     assert result.status is lt.Status.STALLED
     assert not result.success
-    assert result.state.memory.stuck
+    assert result.state.memory.problems[0].stuck
     assert set(result.history["phase"].tolist()) == {"RGN"}
 
 
@@ -166,8 +170,7 @@ def test_restarts_resume_bit_for_bit_from_any_state(tmp_path):
         for start in (half.state, lt.load(tmp_path / "half.npz")):
             resumed = lt.solve(problem, solver, rank, start=start, seed=77)
             assert resumed.status is whole.status
-            assert resumed.state.memory.trace == whole.state.memory.trace
-            assert resumed.state.memory.ends == whole.state.memory.ends
+            assert resumed.state.memory.problems == whole.state.memory.problems
             np.testing.assert_array_equal(resumed.state.X.core, whole.state.X.core)
             for U, V in zip(resumed.state.X.factors, whole.state.X.factors, strict=True):
                 np.testing.assert_array_equal(U, V)
@@ -178,12 +181,12 @@ def test_noise_does_not_use_up_the_starts():
     """The same lowest residual again is that of the noise."""
     problem, X_true = make(m=150, noise=0.02)
     result = lt.solve(problem, lt.RGN(starts=40), RANK, X_true=X_true)
-    assert result.state.memory.attempt < 6
+    assert result.state.memory.problems[0].begun <= 6
     assert result.error < 0.02
 
 
 def start(problem, rank, seed, k):
-    return bootstrap_start(problem, rank, seed, k)[0]
+    return bootstrap_starts(problem, rank, [(seed, k)]).X.single()
 
 
 def test_bootstrap_starts():
@@ -205,7 +208,9 @@ def test_bootstrap_starts():
 def test_start_is_scaled_to_fit_the_first_rows(weighted, k):
     weights = np.random.default_rng(0).uniform(0, 2, 150) if weighted else None
     problem, _ = make(weights=weights)
-    X, level, passes = bootstrap_start(problem, RANK, 0, k)
+    # one of several, made together
+    starts, levels, passes = bootstrap_starts(problem, RANK, [(0, 3), (0, k)])
+    X, level = starts.trial(1), levels[1]
     assert 1 < passes < 2
     rows = slice(0, 64)
     w = np.ones(150)[rows] if weights is None else weights[rows]
@@ -225,9 +230,9 @@ def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighte
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RSGD(block_size=9).bind(problem, RANK)
-    state = begun(bound, None, 4)
+    state = bound.init(None, 4)
     for _ in range(3):
-        T = lt.TangentSpace(state.X)
+        T = lt.TangentSpace(state.X.single())
         rows = bound.sampler.draw(state.t, (4, 0)).rows
         D, r = brute_design(problem.block(rows), T)
         g = D.conj().T @ r
@@ -241,10 +246,10 @@ def test_rsgd_goes_to_the_minimum_along_the_gradient_of_its_block(dtype, weighte
         best = scale * (1 - (high - low) / (2 * (low - 2 * mid + high)))
         grid = best * np.linspace(0.5, 1.5, 101)
         assert grid[np.argmin([model(t) for t in grid])] == pytest.approx(best)
-        after = advanced(bound, state)
+        after = bound.advance(state)
         expected = T.retract(best * g).full()
-        np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-10)
-        assert after.passes == pytest.approx(state.passes + after.cache.equations[2].size / 150)
+        np.testing.assert_allclose(after.X.single().full(), expected, rtol=0, atol=1e-10)
+        assert after.passes == pytest.approx(state.passes + after.cache.residual.size / 150)
         state = after
 
 
@@ -254,9 +259,9 @@ def test_rsgd_least_squares_is_the_dense_damped_solution(dtype, block_size):
     weights = np.random.default_rng(0).uniform(0.1, 2, 150)
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RSGD(block_size=block_size, least_squares=True).bind(problem, RANK)
-    state = begun(bound, None, 4)
+    state = bound.init(None, 4)
     for _ in range(3):
-        T = lt.TangentSpace(state.X)
+        T = lt.TangentSpace(state.X.single())
         block = problem.block(bound.sampler.draw(state.t, (4, 0)).rows)
         D, r = brute_design(block, T)
         rho = min(1.0, np.linalg.norm(r) / float(block.y_norm))
@@ -264,8 +269,8 @@ def test_rsgd_least_squares_is_the_dense_damped_solution(dtype, block_size):
         scale = strength * rho**2 * np.linalg.norm(D) ** 2 / T.dof
         stacked = np.vstack([D, np.sqrt(scale) * np.eye(T.dof)])
         xi = np.linalg.lstsq(stacked, np.concatenate([r, np.zeros(T.dof)]), rcond=None)[0]
-        after = advanced(bound, state)
-        np.testing.assert_allclose(after.X.full(), T.retract(xi).full(), rtol=0, atol=1e-8)
+        after = bound.advance(state)
+        np.testing.assert_allclose(after.X.single().full(), T.retract(xi).full(), rtol=0, atol=1e-8)
         state = after
 
 
@@ -302,9 +307,9 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
     weights = np.random.default_rng(0).uniform(0.1, 2, 150) if weighted else None
     problem, _ = make(dtype=dtype, weights=weights)
     bound = lt.RCG().bind(problem, RANK)
-    state = begun(bound, None, 0)
+    state = bound.init(None, 0)
     for k in range(4):
-        design, _, gradient, direction = state.cache
+        design, _, gradient, direction = state.single().cache
         T = design.T
         D, r = brute_design(problem, T)
         np.testing.assert_allclose(gradient, D.conj().T @ r / problem.m, rtol=0, atol=1e-10)
@@ -313,17 +318,18 @@ def test_rcg_goes_to_the_minimum_of_the_model_along_its_direction(dtype, weighte
         seen = D @ direction
         best = np.vdot(seen, r).real / np.linalg.norm(seen) ** 2
         assert best > 0
-        after = advanced(bound, state)
+        after = bound.advance(state)
         expected = T.retract(best * direction).full()
-        np.testing.assert_allclose(after.X.full(), expected, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(after.X.single().full(), expected, rtol=0, atol=1e-9)
         assert after.passes == state.passes + 2
         # Polak-Ribiere, with what is carried over by projection
-        T_new = after.cache.T
+        new = after.single().cache
+        T_new = new.T
         carried = T_new.coordinates(T.full(direction))
         before = T_new.coordinates(T.full(gradient))
-        g = after.cache.gradient
+        g = new.gradient
         beta = max(0.0, np.vdot(g, g - before).real / np.linalg.norm(gradient) ** 2)
-        np.testing.assert_allclose(after.cache.direction, g + beta * carried, rtol=0, atol=1e-9)
+        np.testing.assert_allclose(new.direction, g + beta * carried, rtol=0, atol=1e-9)
         state = after
 
 
@@ -332,9 +338,9 @@ def test_rcg_takes_fewer_steps_than_the_gradient_alone():
     states = lt.iterate(problem, lt.RCG(), RANK)
     conjugate = next(s for s in itertools.islice(states, 25, 26)).cache.residual
     bound = lt.RCG().bind(problem, RANK)
-    state = begun(bound, None, 0)
+    state = bound.init(None, 0)
     for _ in range(25):
-        state = advanced(bound, state)
+        state = bound.advance(state)
         plain = state.cache._replace(direction=state.cache.gradient)
         state = dataclasses.replace(state, cache=plain)
     assert np.linalg.norm(conjugate) < 0.3 * np.linalg.norm(state.cache.residual)
@@ -438,14 +444,8 @@ def test_an_unattainable_rank_is_clipped(solver):
 
 
 @pytest.mark.parametrize("solver", ALL, ids=repr)
-def test_batches_are_refused(solver):
-    A = lt.gaussian((4, 4, 4), 40, seed=0, trials=3)
-    y = A.forward(lt.random_tucker((4, 4, 4), (1, 1, 1), seed=0, trials=3))
-    name = type(solver).__name__
-    message = rf"{name} takes one problem, got a batch of \(3,\)\. Solve them one by one, or use"
-    with pytest.raises(ValueError, match=message):
-        lt.recover(A, y, (1, 1, 1), solver=solver)
-    with pytest.raises(ValueError, match=f"{name} needs a rank"):
+def test_there_must_be_a_rank(solver):
+    with pytest.raises(ValueError, match=f"{type(solver).__name__} needs a rank"):
         lt.solve(make()[0], solver)
 
 
@@ -563,19 +563,19 @@ def test_there_is_no_estimate_without_spare_measurements():
 def test_a_non_finite_step_ends_as_diverged_at_the_last_iterate(solver):
     problem, _ = make()
     bound = solver.bind(problem, RANK)
-    state = begun(bound, None, 0)
+    state = bound.init(None, 0)
     if isinstance(solver, lt.RSGD):  # it evaluates its block within the step
         problem = lt.Problem(problem.A, np.nan * problem.y, _trusted=True)
         bound, broken = dataclasses.replace(bound, problem=problem), None
     elif isinstance(solver, lt.RCG):
         broken = state.cache._replace(direction=np.nan * state.cache.direction)
     else:
-        equations = state.cache.equations
-        broken = state.cache._replace(
-            equations=equations._replace(gradient=np.nan * equations.gradient)
-        )
-    after = advanced(bound, dataclasses.replace(state, cache=broken))
-    assert bool(after.diverged)
+        model = state.cache.model
+        equations = model.equations._replace(gradient=np.nan * model.equations.gradient)
+        model = dataclasses.replace(model, equations=equations)
+        broken = dataclasses.replace(state.cache, model=model)
+    after = bound.advance(dataclasses.replace(state, cache=broken))
+    assert after.diverged.tolist() == [True]
     np.testing.assert_array_equal(after.X.core, state.X.core)
 
 

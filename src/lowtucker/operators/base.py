@@ -356,6 +356,13 @@ class MeasurementOperator(ABC):
         """
         return self.block(check_rows(rows, self.m, self.batch_shape))
 
+    def own_rows(self, rows: Rows, *, fill: bool) -> Rows:
+        """Rows without those of the padding that a batch of unequal operators has.
+
+        To ``fill``, a problem that has none of them gets another one of its rows.
+        """
+        return rows
+
     def block(self, rows: Rows) -> MeasurementOperator:
         """Return :meth:`restrict` for rows known to be valid, as those of a sampler are."""
         if isinstance(rows, tuple) and not self.takes_rows_per_problem:
@@ -443,7 +450,7 @@ class MeasurementOperator(ABC):
         if T.batch_shape != self.batch_shape and self.batch_shape:
             raise ValueError(
                 f"T must be a batch of {self.batch_shape} tangent spaces, one for each problem of "
-                f"the batch {type(self).__name__}, got {T.batch_shape}."
+                f"the batch {type(self).__name__}, got {T.batch_shape}. Try A.trial(k).tangent(T)."
             )
         if T.batch_shape and not self.traits.has_batch_tangent:
             return DesignOfEach(self, T)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, Rows, like, namespace, real_dtype
+from lowtucker._array import Array, Rows, is_array, like, namespace, real_dtype
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tucker import TuckerTensor
@@ -98,6 +98,17 @@ class BatchOperator(MeasurementOperator):
         pairs = zip(self.operators, each, strict=True)
         return BatchOperator([A._restrict(_within(r, A.m)) for A, r in pairs], self.batch_shape)
 
+    def own_rows(self, rows: Rows, *, fill: bool) -> Rows:
+        """Rows without those of the padding: other ones for every problem, where there is any."""
+        if not is_array(self.count):
+            return rows
+        each = rows if isinstance(rows, tuple) else (rows,) * len(self.operators)
+        positions = [np.arange(self.m)[one] for one in each]
+        pairs = zip(positions, self.operators, strict=True)
+        return tuple(
+            one[one < A.m] if (one < A.m).any() or not fill else one[:1] % A.m for one, A in pairs
+        )
+
     def _select(self, trials: Sequence[int]) -> MeasurementOperator:
         return BatchOperator([self.operators[k] for k in trials], m=self.m)
 
@@ -143,9 +154,16 @@ def batch(operators: Sequence[Any]) -> MeasurementOperator:
     >>> lt.recover(A, A.forward(X_true), (2, 2, 2)).success
     array([ True,  True])
     """
+    if not isinstance(operators, Iterable):
+        raise TypeError(
+            f"operators must be a sequence of operators, got {type(operators).__name__}. "
+            "Try lowtucker.batch([A, B])."
+        )
     every = list(operators)
     if not every:
-        raise ValueError("operators must have one operator at least, got none.")
+        raise ValueError(
+            "operators must have one operator at least, got none. Try lowtucker.batch([A, B])."
+        )
     first = check_operator(every[0])
     for k, A in enumerate(every):
         check_operator(A)

@@ -119,7 +119,7 @@ class Gradient(NamedTuple):
         measured, r = block.A.forward(TuckerTensor.trusted(uphill, X.factors)), self.residual[:few]
         weighted = _weighted(block, measured)
         curvature = dot(weighted, measured)
-        t = dot(weighted, r) / curvature if curvature > 0 else 0.0
+        t = float(dot(weighted, r) / curvature) if curvature > 0 else 0.0
         level = float(block.relative(r - t * measured))
         X = TuckerTensor.trusted(X.core + t * uphill, X.factors)
         known = level * namespace(X.core).ones_like(X.norm())

@@ -34,7 +34,7 @@ class Ledger:
     statuses, epochs : of every problem
     ended : tensor of every problem that has ended, by position
     best, best_residual, best_error : the best so far of all problems
-    estimated : whether the residual of the last row is that of a few rows only
+    estimated : whether the residual of the last row is that of a few rows only, of every problem
     first_row : row of the history with which the phase began
     seconds, passes : of this phase's clock, and of earlier phases
     recorded : the state of the last row of the history
@@ -49,7 +49,7 @@ class Ledger:
     waiting: list[int] = field(default_factory=list)
     ended: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     best: Any = None
-    estimated: bool = False
+    estimated: Any = False
     first_row: int = 0
     seconds: float = 0.0
     passes: float = 0.0

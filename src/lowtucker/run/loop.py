@@ -39,6 +39,8 @@ __all__ = ["Run", "bind"]
 FINISHED = 1e-4
 # A residual that has grown by this factor is a blow-up, long before numbers overflow.
 BLOW_UP = 1e6
+# What is raised where no algorithm can continue
+FAILURES = (NotFinite, np.linalg.LinAlgError, ArithmeticError)
 # Endings that rules read off the fall of the residual, epoch by epoch
 OF_A_WHOLE_EPOCH = (Status.STALLED, Status.APPROXIMATED)
 # Endings with which a problem keeps its best iterate rather than its last
@@ -238,8 +240,28 @@ class Run:
             self._timed(lambda: self.bound.init(start, self.seed), clock=Clock())
 
     def _step(self) -> State:
+        """Next state: where a step of a batch fails, by steps of its problems alone."""
         check_time()
-        return self.bound.advance(self.state)
+        try:
+            return self.bound.advance(self.state)
+        except FAILURES:
+            if self.ledger.active.size == 1:
+                raise
+            return self._step_of_each()
+
+    def _step_of_each(self) -> State:
+        """Next state, by a step of every problem alone: those stay that cannot continue."""
+        states, failed = [], 0
+        for k in range(self.ledger.active.size):
+            before = self.state.select([k])
+            try:
+                states.append(self.bound.select([k]).advance(before))
+            except FAILURES as error:
+                states.append(blown_up(before))
+                failed, last = failed + 1, error
+        if failed == len(states):
+            raise last
+        return self.bound.init(State.concat(states), self.seed)
 
     def _timed(self, action: Callable[[], State], clock: Clock | None = None) -> None:
         """Do something that gives a state, by the clock; the state stays where time runs out."""
@@ -251,7 +273,7 @@ class Run:
                     self.state = action()
             except TimeUp:
                 self.cut_short = True
-            except (NotFinite, np.linalg.LinAlgError, ArithmeticError):
+            except FAILURES:
                 self.state, self.failed = self._stopped(), True
         self.used += used
         self.ledger.seconds += time.perf_counter() - begin
@@ -268,13 +290,7 @@ class Run:
         """Add a row to the history, and keep what is the best so far."""
         ledger, problem = self.ledger, self.bound.problem
         with np.errstate(all="ignore"):
-            estimated = self.bound.initial_residual(self.state)
-            if estimated is None:
-                residual = self.bound.residual(self.state)
-                row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
-            else:
-                size = to_numpy(problem.y_norm)
-                row = {"residual": estimated, "cost": 0.5 * (estimated * size) ** 2}
+            row, estimated = self._residuals(problem)
             if self.X_true is not None:
                 truth = self.X_true
                 if ledger.active.size < self.count:
@@ -294,7 +310,21 @@ class Run:
         ledger.history.append(entry)
         self.used = []
         self._keep_best()
-        ledger.estimated = estimated is not None
+        ledger.estimated = np.zeros(self.count, dtype=bool)
+        ledger.estimated[ledger.active] = estimated
+
+    def _residuals(self, problem: Problem) -> tuple[dict[str, Any], Any]:
+        """Relative residuals and costs of the running problems, and which are those of few rows."""
+        found = self.bound.initial_residual(self.state)
+        known = False if found is None else ~np.isnan(found)
+        row = {}
+        if not np.all(known):
+            residual = self.bound.residual(self.state)
+            row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
+        if found is not None:
+            few = {"residual": found, "cost": 0.5 * (found * to_numpy(problem.y_norm)) ** 2}
+            row = {k: np.where(known, few[k], to_numpy(row[k])) for k in row} or few
+        return row, known
 
     def _error(self, truth: Any) -> Any:
         """Error of every running problem."""
@@ -316,7 +346,8 @@ class Run:
         active = ledger.active
         residual = row["residual"][active]
         error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
-        better = (residual < ledger.best_residual[active]) | ledger.estimated
+        estimated = np.broadcast_to(ledger.estimated, (self.count,))[active]
+        better = (residual < ledger.best_residual[active]) | estimated
         if ledger.best is None or (active.size == self.count and better.all()):
             ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
@@ -328,7 +359,9 @@ class Run:
         """Best iterate of a problem."""
         ledger = self.ledger
         X = ledger.best.take([k])
-        if ledger.estimated:  # nothing but the start, whose residual is now measured
+        if np.broadcast_to(ledger.estimated, (self.count,))[
+            k
+        ]:  # nothing but the start, whose residual is now measured
             problem = self.problem.trial(k)
             ledger.best_residual[k] = float(problem.relative_residual(X.single()))
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
@@ -455,8 +488,35 @@ class Run:
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
         self._start_phase(start)
+        if self.failed and self.is_batch:
+            self._begin_without_failures(start, best)
+            if not ledger.active.size:
+                return
         trials = self.bound.trials
         self.state = ledger.recorded = replace(self.state, phase=ledger.phase, trials=trials)
+
+    def _begin_without_failures(self, start: Any, best: list[Found]) -> None:
+        """Begin a phase with the problems that can begin; the others end with their best."""
+        ledger, waiting = self.ledger, self.ledger.active
+        fine = [k for k in range(len(best)) if self._can_begin(start, k)]
+        if len(fine) == len(best):  # they fail only together
+            fine = []
+        ledger.active = waiting[np.array(fine, dtype=int)]
+        if fine:
+            self._bind(warn=False)
+            self._start_phase(start.take(fine))
+        for position in set(range(len(best))) - set(fine):
+            k = int(waiting[position])
+            ledger.ended[k], ledger.statuses[k] = best[position], Status.DIVERGED
+
+    def _can_begin(self, start: Any, position: int) -> bool:
+        """Whether the phase can begin with a problem alone."""
+        try:
+            with np.errstate(all="ignore"):
+                self.bound.select([position]).init(start.take([position]), self.seed)
+        except FAILURES:
+            return False
+        return True
 
     def _bind(self, *, warn: bool) -> None:
         """Bind the solver of the phase to the problems that are active."""
@@ -469,7 +529,9 @@ class Run:
             rank = attainable_rank(check_rank(rank, problem.shape, warn=False))
         trials = tuple(as_seed(self.seed)[1] + int(k) for k in ledger.active)
         bound = bind(problem, self.phases[ledger.phase], rank, warn=warn)
-        self.bound = replace(bound, trials=trials, tol=self.tol)
+        # tolerances of another number of problems are refused by the rule
+        tol = np.take(self.tol, ledger.active, mode="clip") if np.ndim(self.tol) else self.tol
+        self.bound = replace(bound, trials=trials, tol=tol)
 
     # The door: what the user sees has no leading axis where there is one problem
 

@@ -250,10 +250,13 @@ def conditions(rule: Any) -> str:
     return repr(rule)
 
 
-def tolerance(rule: Any) -> float:
-    """Largest residual that ends a run by itself; a rule that is met only with another is none."""
+def tolerance(rule: Any) -> Any:
+    """Largest residual that ends a run by itself; a rule that is met only with another is none.
+
+    A number, or an array of one for each problem.
+    """
     if isinstance(rule, ResidualBelow):
-        return float(np.min(rule.tol))
+        return rule.tol
     if isinstance(rule, Either):
-        return max(tolerance(rule.first), tolerance(rule.second))
+        return np.maximum(tolerance(rule.first), tolerance(rule.second))
     return -math.inf

@@ -98,7 +98,8 @@ class ALS(Manifold):
         return state.memory.stuck if isinstance(state.memory, Patient) else False
 
     def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
-        return Sweep.of(len(levels), level=np.asarray(levels, dtype=real_dtype(X.core)))
+        level = np.asarray(levels, dtype=real_dtype(X.core))
+        return Sweep(**vars(Patient.of(len(levels))), level=level)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One sweep: the samples are read once for every mode and the core.
@@ -116,7 +117,7 @@ class ALS(Manifold):
             broken[k] = X is None
             swept.append((state.X.trial(k) if X is None else X).batched())
         X = TuckerTensor.concat(swept)
-        memory, escapes = after_steps(state.memory, before, now, problem, X, None, ~broken)
+        memory, escapes = after_steps(state.memory, (before, now), problem, X, going=~broken)
         memory = replace(memory, level=np.where(broken, before, now).astype(before.dtype))
         passes = state.passes + len(X.rank) + 1 + max(escape.passes for escape in escapes)
         for k, escape in enumerate(escapes):

@@ -47,6 +47,12 @@ class Memory:
         """Memory of a batch of one as that of its problem."""
         return mapped(_first, self)
 
+    @classmethod
+    def concat(cls, parts: Sequence[Self]) -> Self:
+        """Join memories of batches; other fields than arrays are those of the first."""
+        names = cls.__dataclass_fields__  # type: ignore[attr-defined]
+        return cls(*(_joined([getattr(part, name) for part in parts]) for name in names))
+
 
 class Cache:
     """What the next step needs and can be recomputed; a subclass is a frozen dataclass.
@@ -111,6 +117,20 @@ class State:
             cache=self.cache and self.cache.select(which),
         )
 
+    @classmethod
+    def concat(cls, states: Sequence[State]) -> State:
+        """Join states of batches after the same number of steps, without their caches."""
+        first = states[0]
+        return replace(
+            first,
+            X=type(first.X).concat([state.X for state in states]),
+            trials=tuple(k for state in states for k in state.trials),
+            passes=max(state.passes for state in states),
+            diverged=_joined([state.diverged for state in states]),
+            memory=first.memory and type(first.memory).concat([s.memory for s in states]),
+            cache=None,
+        )
+
     def batched(self) -> State:
         """State of one problem as that of a batch of one. The cache stays as it is."""
         memory = self.memory and self.memory.batched()
@@ -144,6 +164,11 @@ def _grown(x: Array) -> Array:
 
 def _first(x: Array) -> Array:
     return x[0, ...]
+
+
+def _joined(values: Sequence[Any]) -> Any:
+    """Arrays joined along the leading axis; of other values the first."""
+    return namespace(*values).concat(list(values)) if is_array(values[0]) else values[0]
 
 
 def mapped(function: Callable[[Array], Array], record: Record) -> Record:
@@ -182,8 +207,8 @@ class Bound:
         What draws the blocks.
     trials : tuple of int or None
         The number of each problem of a batch, where these are not 0, 1, 2, ...
-    tol : float
-        The relative residual to reach.
+    tol : float or array
+        The relative residual to reach; an array has one for each problem of a batch.
     """
 
     solver: Solver
@@ -192,7 +217,7 @@ class Bound:
     thresholding: Thresholding | None = None
     sampler: BlockSampler | None = None
     trials: tuple[int, ...] | None = None
-    tol: float = 0.0
+    tol: Any = 0.0
 
     @property
     def is_batch(self) -> bool:
@@ -221,11 +246,11 @@ class Bound:
         return self.solver.residual(self, state if whole else state.single())
 
     def initial_residual(self, state: State) -> Any:
-        """Relative residuals of starts by a few rows, where the solver knows them all; or None."""
+        """Relative residuals of starts by a few rows, NaN where they are not known; or None."""
         if state.memory is None:  # of a start that failed
             return None
         found = self.solver.initial_residual(state, self.tol)
-        return None if found is None or np.isnan(found).any() else found
+        return None if found is None or np.isnan(found).all() else found
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""
@@ -245,7 +270,8 @@ class Bound:
         sampler = None if self.sampler is None else self.sampler.select(which)
         trials = None if self.trials is None else tuple(self.trials[k] for k in which)
         problem = self.problem.select(which)
-        return replace(self, problem=problem, sampler=sampler, trials=trials)
+        tol = self.tol[list(which)] if np.ndim(self.tol) else self.tol
+        return replace(self, problem=problem, sampler=sampler, trials=trials, tol=tol)
 
 
 def _of_one(start: Any) -> Any:
@@ -318,7 +344,7 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def initial_residual(self, state: State, tol: float) -> Any:
+    def initial_residual(self, state: State, tol: Any) -> Any:
         """Relative residuals of starts by a few rows, NaN where these are near the tolerance.
 
         None where there are none.

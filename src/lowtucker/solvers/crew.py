@@ -112,6 +112,12 @@ class Trace(Memory):
         members = _members(self.owners, which)
         return Trace(tuple(self.problems[k] for k in which), self.X.take(members))
 
+    @classmethod
+    def concat(cls, parts: Sequence[Trace]) -> Trace:
+        """Join memories of batches."""
+        problems = tuple(attempts for part in parts for attempts in part.problems)
+        return cls(problems, TuckerTensor.concat([part.X for part in parts]))
+
     def batched(self) -> Trace:
         """Return it as it is: starts are always a batch."""
         return self

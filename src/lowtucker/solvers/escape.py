@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, Self, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -47,11 +47,11 @@ class Patient(Memory):
     failed: Any
     stuck: Any
 
-    @classmethod
-    def of(cls, count: int, **others: Any) -> Self:
+    @staticmethod
+    def of(count: int) -> Patient:
         """Memory of so many problems at their start."""
         zero = np.zeros(count, dtype=np.int64)
-        return cls(zero, zero, zero > 0, **others)
+        return Patient(zero, zero, zero > 0)
 
 
 Kept = TypeVar("Kept", bound=Patient)
@@ -65,15 +65,22 @@ class Escape(NamedTuple):
 
 
 def after_steps(
-    memory: Kept, before: Any, now: Any, problem: Problem, X: TuckerTensor,
-    residual: Array | None, going: Any,
-) -> tuple[Kept, list[Escape]]:  # fmt: skip
+    memory: Kept,
+    levels: tuple[Any, Any],
+    problem: Problem,
+    X: TuckerTensor,
+    *,
+    residual: Array | None = None,
+    going: Any = True,
+) -> tuple[Kept, list[Escape]]:
     """Try to leave plateaus, where the last steps lowered the relative residuals by little.
 
-    Returns the memory, with when to try again, and the outcome for every problem. See
-    :func:`escaped` for the cost; one pass more without the residual at X; none while the memory
-    says to wait, or a problem is not ``going``. Attempts of a batch are made one after the other.
+    ``levels`` are these residuals before and after the steps. Returns the memory, with when to try
+    again, and the outcome for every problem. See :func:`escaped` for the cost; one pass more
+    without the residual at X; none while the memory says to wait, or a problem is not ``going``.
+    Attempts of a batch are made one after the other.
     """
+    before, now = levels
     wait, failed = np.maximum(0, memory.wait - 1), memory.failed.copy()
     still = ((1 - MINIMUM) * before > 0) & ((1 - MINIMUM) * before < now)
     stuck = still & (failed > 0)

@@ -120,11 +120,11 @@ class Model:
         return Model(self.T.take(0), self.equations.map(lambda x: some_of(x, 0)))
 
     @classmethod
-    def concat(cls, models: Sequence[Model]) -> Model:
-        """Join batches along the leading axis."""
+    def chosen(cls, models: Sequence[Model], places: Sequence[int], _problem: Problem) -> Model:
+        """Models at these places of several batches, one after the other."""
         first, *others = (model.equations for model in models)
         T = TangentSpace.concat([model.T for model in models])
-        return cls(T, first.map(lambda *arrays: joined(arrays), *others))
+        return cls(T, first.map(lambda *arrays: joined(arrays), *others)).select(places)
 
 
 @dataclass(frozen=True, eq=False)
@@ -171,17 +171,21 @@ class ProductModel:
         T, w = self.T.take(k), self.weights
         w = w if w is None or w.ndim == 1 else w[k, ...]
         residual, gradient = some_of(self.residual, k), self.gradient[k, ...]
-        design = self.design.A.trial(k).tangent(T)
-        return ProductModel(T, design, w, residual, gradient, self.scale[k])
+        A = self.design.A.trial(k)
+        if A.m < self.design.A.m:  # rows of a batch of unequal operators are padded
+            residual, w = residual[: A.m], None if w is None else w[: A.m]
+        return ProductModel(T, A.tangent(T), w, residual, gradient, self.scale[k])
 
     @classmethod
-    def concat(cls, models: Sequence[ProductModel]) -> ProductModel:
-        """Join batches of one operator along the leading axis."""
-        T, first = TangentSpace.concat([model.T for model in models]), models[0]
-        residual = joined([model.residual for model in models])
-        gradient = joined([model.gradient for model in models])
-        scale = np.concatenate([model.scale for model in models])
-        return cls(T, first.design.A.tangent(T), first.weights, residual, gradient, scale)
+    def chosen(
+        cls, models: Sequence[ProductModel], places: Sequence[int], problem: Problem
+    ) -> ProductModel:
+        """Models at these places of several batches, one after the other, of these problems."""
+        T = TangentSpace.concat([model.T for model in models]).take(places)
+        residual = some_of(joined([model.residual for model in models]), places)
+        gradient = some_of(joined([model.gradient for model in models]), places)
+        scale = np.concatenate([model.scale for model in models])[list(places)]
+        return cls(T, problem.A.tangent(T), problem.weights, residual, gradient, scale)
 
     def step(self, damping: Any, accuracy: Any) -> Step:
         """Damped least squares by LSMR, to a relative accuracy. Two passes an iteration.

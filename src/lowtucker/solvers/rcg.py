@@ -63,7 +63,7 @@ class RCG(Manifold):
         return super().residual(bound, state) if state.cache is None else state.cache.residual
 
     def _first_memory(self, X: TuckerTensor, levels: Any) -> Memory:
-        return Direction.of(len(levels), direction=None)
+        return Direction(**vars(Patient.of(len(levels))), direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
         X, passes = state.X, state.passes + 1
@@ -77,9 +77,12 @@ class RCG(Manifold):
         """One step along the direction, and the next direction."""
         problem, old = bound.problem, state.cache
         new, broken = old.step(problem)
+        if broken.any():
+            which = broken.nonzero()[0].tolist()
+            new = new.put(which, old.select(which))
         before, now = (to_numpy(problem.relative(one.residual)) for one in (old, new))
         memory, escapes = after_steps(
-            state.memory, before, now, problem, new.T.X, new.residual, ~broken
+            state.memory, (before, now), problem, new.T.X, residual=new.residual, going=~broken
         )
         passes = state.passes + 2 + max(escape.passes for escape in escapes)
         found = {k: escape.X.batched() for k, escape in enumerate(escapes) if escape.X is not None}

@@ -386,7 +386,8 @@ class RGN(Manifold):
             replace(attempts, starts=tuple(some))
             for attempts, some in zip(problems, starts, strict=True)
         ]
-        return self._state(state, problems, _chosen(models, places, len(fresh)))
+        problem = of_members(bound.problem, [move.owner for move in moves])
+        return self._state(state, problems, _chosen(models, places, len(fresh), problem))
 
     def _iterates(
         self, bound: Bound, state: State, moves: Sequence[Move], xi: Array
@@ -424,13 +425,13 @@ def _after(start: Start, level: float, fell: float, promise: float) -> tuple[Sta
     return replace(start, damping=start.damping * factor, trace=trace), better
 
 
-def _chosen(models: Sequence[Any], places: Sequence[int], fresh: int) -> Any:
+def _chosen(models: Sequence[Any], places: Sequence[int], fresh: int, problem: Problem) -> Any:
     """Models at these places among new and old ones, without a copy where they are all new."""
     if list(places) == list(range(fresh)):
         return models[0]
     if all(place >= fresh for place in places):
         return models[-1].select([place - fresh for place in places])
-    return type(models[0]).concat(models).select(places)
+    return type(models[0]).chosen(models, places, problem)
 
 
 def _copies(problem: Problem, owners: Sequence[int]) -> Problem:

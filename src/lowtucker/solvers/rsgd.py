@@ -141,7 +141,8 @@ class RSGD(Manifold):
         part = state.select(going) if some else state
         X, level, model, broken = self._step(bound.select(going) if some else bound, part)
         levels = put(memory.level, np.asarray(going), level) if some else level
-        done[going] = self._done(to_numpy(level), bound.tol) & ~whole[going]
+        tol = np.broadcast_to(bound.tol, done.shape)[going]
+        done[going] = self._done(to_numpy(level), tol) & ~whole[going]
         passes = state.passes + model.residual.shape[-1] / bound.problem.m
         state = replace(state, memory=Blocks(levels, done, whole), passes=passes)
         if len(done) == 1:  # for the error estimate, which one problem has
@@ -176,7 +177,7 @@ class RSGD(Manifold):
             X = X.put(fine, model.T.take(fine).retract(some_of(xi, fine)))
         return X, level, model, broken
 
-    def _done(self, level: Any, tol: float) -> Any:
+    def _done(self, level: Any, tol: Any) -> Any:
         """Whether the tolerance seems to be reached.
 
         The last block had a residual below it before its own step; or a step by least squares,
@@ -185,10 +186,10 @@ class RSGD(Manifold):
         below = level <= tol
         return below | (2 * level * level <= tol) if self.least_squares else below
 
-    def initial_residual(self, state: State, tol: float) -> Any:
+    def initial_residual(self, state: State, tol: Any) -> Any:
         """Residual of the rows that settled the scale of a start: one pass less."""
         level = to_numpy(state.memory.level)
-        known = (state.t == 0) & (level > max(0.01, 2 * tol)) & (level < 1)
+        known = (state.t == 0) & (level > np.maximum(0.01, 2 * tol)) & (level < 1)
         return np.where(known, level, np.nan)
 
 

@@ -75,7 +75,7 @@ def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]
     xp = namespace(damping)
     one = xp.ones_like(damping)
     scale = xp.where(problem.y_norm > 0, problem.y_norm, one)
-    share = one * block.count / problem.m
+    share = one * block.count / problem.count
     seen = block.weighted_norm(state.cache.residual) / scale / share**0.5
     much = 1 + HARM * ((1 - share) / block.count) ** 0.5
     # before the first step nothing did harm: with one block, rounding of ||y|| / ||y|| would decide

@@ -436,7 +436,9 @@ def _solvers(
     Asks for a tiny operator of the same kind.
     """
     A = draw_operator(operator, (2,) * len(shape), 1, 0)
-    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m, m=m)
+    problem: Any = SimpleNamespace(
+        A=A, shape=shape, batch_shape=(), m=m, equations=m, fewest_equations=m
+    )
     solvers = automatic(problem, rank)
     numbers = max(solver.memory_estimate(problem, rank) for solver in solvers)
     return tuple(solver.name for solver in solvers), 8 * numbers
