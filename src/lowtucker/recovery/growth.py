@@ -122,7 +122,7 @@ class Gradient(NamedTuple):
         level = float(block.relative(r - t * measured))
         X = TuckerTensor.trusted(X.core + t * uphill, X.factors)
         memory = Level(level * namespace(X.core).ones_like(X.norm()))
-        return first_state(X, memory, as_seed(seed), few / problem.m)
+        return first_state(X, memory, as_seed(seed))
 
 
 def _changes(factors: Sequence[Array], others: Sequence[Array]) -> list[Array]:

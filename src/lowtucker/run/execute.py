@@ -67,9 +67,17 @@ def execute(
     run = Run(
         problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps, clock=clock, stage=stage
     )
+    with run.readings.counting():
+        return _executed(run, start, callbacks, keeper, limit)
+
+
+def _executed(
+    run: Run, start: Any, callbacks: Sequence[Callback], keeper: Keeper, limit: int | None
+) -> Result:
     finished, kept = keeper.next_fit(limit)
     if finished is not None:
         result: Result = finished
+        run.readings.rows = round(result.passes * run.problem.m)  # as if they were read again
         return result
     interrupt = None
     try:

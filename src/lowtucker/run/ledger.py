@@ -35,7 +35,7 @@ class Ledger:
     best, best_residual, best_error : the best so far of all problems
     estimated : whether the residual of the last row is that of a few rows only
     first_row : row of the history with which the phase began
-    seconds, passes : of this phase's clock, and of earlier phases
+    seconds, rows : of the run's clock, and rows that were read, at the last row of the history
     recorded : the state of the last row of the history
     """
 
@@ -51,7 +51,7 @@ class Ledger:
     estimated: bool = False
     first_row: int = 0
     seconds: float = 0.0
-    passes: float = 0.0
+    rows: int = 0
     recorded: Any = None
     history: History = field(default_factory=History)
 

@@ -18,6 +18,7 @@ from lowtucker._array.clock import Clock, TimeUp, check_time
 from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
 from lowtucker._array.linalg import fallbacks
 from lowtucker._array.random import Seed, as_seed
+from lowtucker._array.readings import Readings, uncounted
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.run.history import History
@@ -93,6 +94,7 @@ class Run:
         self.kept: Ledger | None = None  # the last row, not yet judged: what a later run resumes
         self.keeps = keeps
         self.clock, self.stage = clock or Clock(), stage
+        self.readings = Readings()  # to be entered by what runs it
         self.state: Any = None
         self.bound: Bound
         self.failed = False  # whether no algorithm could continue
@@ -105,7 +107,6 @@ class Run:
         """First state, and the first row of the history."""
         if isinstance(start, State):
             self.ledger.phase = min(start.phase, len(self.phases) - 1)
-            self.ledger.passes = -start.passes  # those of an earlier call are not this one's
         self._bind(warn=True)
         self._start_phase(start)
         self.cut_short = self.clock.is_up  # a start that no step can follow is not to be resumed
@@ -115,7 +116,8 @@ class Run:
         """Continue from a snapshot as if the run had never stopped."""
         self.kept, self.ledger = kept, kept.snapshot()
         self._bind(warn=False)
-        with np.errstate(all="ignore"):
+        self.readings.rows = kept.rows
+        with np.errstate(all="ignore"), uncounted():  # it was read in the run that is continued
             self.state = self.bound.init(kept.recorded, self.seed)
         self.ledger.recorded = self.state
         self._end(self._verdicts())
@@ -169,7 +171,7 @@ class Run:
             history=self._history(),
             rank=X.rank,
             epochs=self._out(ledger.epochs),
-            passes=ledger.history.last["passes"],
+            passes=self._passes,
             seconds=ledger.seconds,
             solver=" then ".join(map(repr, [*self.phases[: ledger.phase], self.bound])),
             m=int(np.min(self.problem.equations)),
@@ -178,6 +180,11 @@ class Run:
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
             findings=_restarted(restarts, ledger.statuses),
         )  # fmt: skip
+
+    @property
+    def _passes(self) -> float:
+        """Passes over the rows so far."""
+        return self.readings.rows / self.problem.m
 
     # One epoch
 
@@ -279,12 +286,12 @@ class Run:
                 if ledger.active.size < self.count:
                     truth = _some(truth, ledger.active)
                 row["error"] = self._error(truth)
-        ledger.recorded = self.state
+        ledger.recorded, ledger.rows = self.state, self.readings.rows
         running = np.zeros(self.count, dtype=bool)
         running[ledger.active] = True
         entry = {
             "epoch": ledger.history.rows,
-            "passes": ledger.passes + self.state.passes,
+            "passes": self._passes,
             "seconds": ledger.seconds,
             "phase": " ".join([self.bound.solver.label(self.state), *dict.fromkeys(self.used)]),
             **{name: self._spread(name, value) for name, value in row.items()},
@@ -439,7 +446,6 @@ class Run:
         ledger.active, ledger.waiting = np.sort(ledger.waiting), []
         ledger.phase += 1
         ledger.first_row = ledger.history.rows - 1
-        ledger.passes += self.state.passes
         best = [self._best_of(k) for k in ledger.active.tolist()]
         ledger.estimated = False
         self._bind(warn=False)

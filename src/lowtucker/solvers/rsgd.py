@@ -142,8 +142,7 @@ class RSGD(Manifold):
         X, level, model, broken = self._step(bound.select(going) if some else bound, part)
         levels = put(memory.level, np.asarray(going), level) if some else level
         done[going] = self._done(to_numpy(level), bound.tol) & ~whole[going]
-        passes = state.passes + model.residual.shape[-1] / bound.problem.m
-        state = replace(state, memory=Blocks(levels, done, whole), passes=passes)
+        state = replace(state, memory=Blocks(levels, done, whole))
         if len(done) == 1:  # for the error estimate, which one problem has
             state = replace(state, cache=model)
         if broken.any():
