@@ -114,9 +114,8 @@ def test_a_solver_and_its_states(stored):
     A.seen[0] = 0
     states = lt.iterate(problem, lt.RCG(), RANK)
     first, second = next(states), next(states)
-    size = A.m * NUMBERS * 8
-    probe = 16  # rows that tell the scale of A, before the run
-    assert second.passes == pytest.approx(A.seen[0] / size - probe / A.m)
+    seen = A.seen[0] / (NUMBERS * 8)
+    assert 0 < seen - A.m * second.passes < 20  # rows that tell the scale of A, before the run
     assert second.passes == first.passes + 2
 
 

@@ -64,7 +64,7 @@ def reading(method: Method) -> Method:
     """
 
     @wraps(method)
-    def counted(self: Any, *arguments: Any, **options: Any) -> Any:
+    def _counted(self: Any, *arguments: Any, **options: Any) -> Any:
         count = _current.get()
         if count is None or count.within:
             return method(self, *arguments, **options)
@@ -76,7 +76,7 @@ def reading(method: Method) -> Method:
         count.rows += count.times * self.rows_read
         return out
 
-    return cast(Method, counted)
+    return cast(Method, _counted)
 
 
 def at_least(times: int) -> None:
