@@ -120,7 +120,7 @@ class Run:
         with np.errstate(all="ignore"), uncounted():  # it was read in the run that is continued
             self.state = self.bound.init(kept.recorded, self.seed)
         self.ledger.recorded = self.state
-        self._end(self._verdicts())
+        self._end(self._judged())
 
     def go(
         self,
@@ -216,7 +216,7 @@ class Run:
         self._record()
         if self.keeps and not self.cut_short:
             self.kept = self.ledger.snapshot()
-        self._end(self._verdicts())
+        self._end(self._judged())
 
     def _tell(self, callbacks: Sequence[Callback]) -> None:
         """Call the callbacks, outside the clock; any of them may stop the run."""
@@ -272,15 +272,13 @@ class Run:
 
     def _record(self) -> None:
         """Add a row to the history, and keep what is the best so far."""
-        ledger, problem = self.ledger, self.bound.problem
+        ledger = self.ledger
         with np.errstate(all="ignore"):
-            estimated = self.bound.initial_residual(self.state)
-            if estimated is None:
-                residual = self.bound.residual(self.state)
-                row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
-            else:
-                size = to_numpy(problem.y_norm)
-                row = {"residual": estimated, "cost": 0.5 * (estimated * size) ** 2}
+            residual = self.bound.estimated_residual(self.state)
+            estimated = ~np.isnan(residual)
+            row = {"residual": residual}
+            row["cost"] = 0.5 * (residual * to_numpy(self.bound.problem.y_norm)) ** 2
+            self._measure(np.flatnonzero(~estimated), row)
             if self.X_true is not None:
                 truth = self.X_true
                 if ledger.active.size < self.count:
@@ -299,8 +297,19 @@ class Run:
         }
         ledger.history.append(entry)
         self.used = []
+        ledger.estimated[ledger.active] = estimated
         self._keep_best()
-        ledger.estimated = estimated is not None
+
+    def _measure(self, which: Any, row: dict[str, Any]) -> None:
+        """Write residual and cost of some of the running problems, by position, into a row."""
+        bound, state = self.bound, self.state
+        if not len(which):
+            return
+        if len(which) < len(state.trials):
+            bound, state = bound.select(which.tolist()), state.select(which.tolist())
+        residual, problem = bound.residual(state), bound.problem
+        row["residual"][which] = to_numpy(problem.relative(residual))
+        row["cost"][which] = to_numpy(problem.cost_of(residual))
 
     def _error(self, truth: Any) -> Any:
         """Error of every running problem."""
@@ -322,21 +331,23 @@ class Run:
         active = ledger.active
         residual = row["residual"][active]
         error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
-        better = (residual < ledger.best_residual[active]) | ledger.estimated
+        better = (residual < ledger.best_residual[active]) | ledger.best_estimated[active]
         if ledger.best is None or (active.size == self.count and better.all()):
             ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
             ledger.best = ledger.best.put(active[better], self.state.X.take(better))
         ledger.best_residual[active[better]] = residual[better]
         ledger.best_error[active[better]] = error[better]
+        ledger.best_estimated[active[better]] = ledger.estimated[active[better]]
 
     def _best_of(self, k: int) -> Found:
         """Best iterate of a problem."""
         ledger = self.ledger
         X = ledger.best.take([k])
-        if ledger.estimated:  # nothing but the start, whose residual is now measured
+        if ledger.best_estimated[k]:
             problem = self.problem.trial(k)
             ledger.best_residual[k] = float(problem.relative_residual(X.single()))
+            ledger.best_estimated[k] = False
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
 
     def _last(self, k: int, position: int) -> Found:
@@ -346,6 +357,23 @@ class Run:
         return Found(self.state.X.take([position]), float(row["residual"][k]), error)
 
     # Verdicts and phases
+
+    def _judged(self) -> Any:
+        """Status of every running problem; one that ends has its residual measured before."""
+        ledger, verdicts = self.ledger, self._verdicts()
+        ending = np.array([status is not None for status in verdicts], dtype=bool)
+        late = np.flatnonzero(ending & ledger.estimated[ledger.active])
+        if not late.size:
+            return verdicts
+        last = ledger.history.last
+        row = {name: last[name][ledger.active] for name in ("residual", "cost")}
+        with np.errstate(all="ignore"):
+            self._measure(late, row)
+        changed = {name: self._spread(name, value) for name, value in row.items()}
+        ledger.history.amend(changed | {"passes": self._passes})
+        ledger.estimated[ledger.active[late]] = False
+        self._keep_best()
+        return self._verdicts()
 
     def _verdicts(self) -> Any:
         """Status of every running problem; None where it goes on."""
@@ -447,7 +475,6 @@ class Run:
         ledger.phase += 1
         ledger.first_row = ledger.history.rows - 1
         best = [self._best_of(k) for k in ledger.active.tolist()]
-        ledger.estimated = False
         self._bind(warn=False)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))

@@ -230,12 +230,12 @@ class Bound:
         whole = self.is_batch or self.solver.batch_first
         return self.solver.residual(self, state if whole else state.single())
 
-    def initial_residual(self, state: State) -> Any:
-        """Relative residuals of starts by a few rows, where the solver knows them all; or None."""
+    def estimated_residual(self, state: State) -> Any:
+        """Relative residual of every problem by some rows; NaN where it has to be measured."""
+        unknown = np.full(len(state.trials), np.nan)
         if state.memory is None:  # of a start that failed
-            return None
-        found = self.solver.initial_residual(state, self.tol)
-        return None if found is None or np.isnan(found).any() else found
+            return unknown
+        return unknown if (found := self.solver.estimated_residual(self, state)) is None else found
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""
@@ -330,8 +330,8 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def initial_residual(self, state: State, tol: float) -> Any:
-        """Relative residuals of starts by a few rows, NaN where these are near the tolerance.
+    def estimated_residual(self, bound: Bound, state: State) -> Any:
+        """Relative residuals by rows that were read anyway, NaN where they have to be measured.
 
         None where there are none.
         """

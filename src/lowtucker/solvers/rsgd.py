@@ -21,6 +21,7 @@ from lowtucker._array import (
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.manifold import (
+    ROWS,
     Level,
     Manifold,
     Model,
@@ -36,6 +37,9 @@ from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RSGD"]
+
+# Residuals above which an estimate is enough
+FAR = 0.01
 
 
 @dataclass(frozen=True)
@@ -81,7 +85,9 @@ class RSGD(Manifold):
 
     Notes
     -----
-    A step reads its b rows once. Memory: b dof numbers, and dof^2 for least squares.
+    A step reads its b rows once. At an epoch's end the residual is that of the last block, before
+    its step, if b is 64 or more and the tolerance is far; otherwise, and where the run ends, one
+    more pass measures it. Memory: b dof numbers, and dof^2 for least squares.
 
     Examples
     --------
@@ -184,10 +190,16 @@ class RSGD(Manifold):
         below = level <= tol
         return below | (2 * level * level <= tol) if self.least_squares else below
 
-    def initial_residual(self, state: State, tol: float) -> Any:
-        """Residual of the rows that settled the scale of a start: one pass less."""
-        level = to_numpy(state.memory.level)
-        known = (state.t == 0) & (level > max(0.01, 2 * tol)) & (level < 1)
+    def estimated_residual(self, bound: Bound, state: State) -> Any:
+        """Residual of the last block before its step: one pass less.
+
+        Of a start, that of the rows which settled its scale. Not near the tolerance, nor by few
+        rows.
+        """
+        if state.t and bound.sampler.block_size < ROWS:  # type: ignore[union-attr]
+            return None
+        level, done = to_numpy(state.memory.level).astype(float), state.memory.done
+        known = ~done & (level > max(FAR, 2 * bound.tol)) & (level < 1)
         return np.where(known, level, np.nan)
 
 
