@@ -20,7 +20,7 @@ class History(Mapping[str, NumPyArray]):
     ``phase`` (which part of the solver made the row), and ``error`` where X_true was given. For
     a batch of problems ``residual``, ``cost`` and ``error`` have one entry for each.
 
-    While :class:`lowtucker.RSGD` is far from the tolerance, ``residual`` and ``cost`` are
+    Until :class:`lowtucker.RSGD` seems to reach the tolerance, ``residual`` and ``cost`` are
     estimates: by the block of at least 64 measurements that its last step read, before that step.
     The last row, and every row at which a solver ends, are by all measurements.
 

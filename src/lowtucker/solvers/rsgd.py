@@ -38,7 +38,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["RSGD"]
 
-# Residuals above which an estimate is enough
+# Residual of a start above which an estimate is enough
 FAR = 0.01
 
 
@@ -86,8 +86,8 @@ class RSGD(Manifold):
     Notes
     -----
     A step reads its b rows once. At an epoch's end the residual is that of the last block, before
-    its step, if b is 64 or more and the tolerance is far; otherwise, and where the run ends, one
-    more pass measures it. Memory: b dof numbers, and dof^2 for least squares.
+    its step, if b is 64 or more, until the tolerance seems to be reached; then, and where the run
+    ends, one more pass measures it. Memory: b dof numbers, and dof^2 for least squares.
 
     Examples
     --------
@@ -193,13 +193,14 @@ class RSGD(Manifold):
     def estimated_residual(self, bound: Bound, state: State) -> Any:
         """Residual of the last block before its step: one pass less.
 
-        Of a start, that of the rows which settled its scale. Not near the tolerance, nor by few
-        rows.
+        Of a start, that of the rows which settled its scale. Not where the tolerance seems to be
+        reached, nor by few rows.
         """
         if state.t and bound.sampler.block_size < ROWS:  # type: ignore[union-attr]
             return None
+        far = 2 * bound.tol if state.t else max(FAR, 2 * bound.tol)
         level, done = to_numpy(state.memory.level).astype(float), state.memory.done
-        known = ~done & (level > max(FAR, 2 * bound.tol)) & (level < 1)
+        known = ~done & (level > far) & (level < 1)
         return np.where(known, level, np.nan)
 
 
