@@ -13,7 +13,6 @@ from lowtucker._array import (
     Array,
     conj,
     eps,
-    is_array,
     is_complex,
     like,
     namespace,
@@ -32,7 +31,7 @@ from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.iht import settle_thresholding
 from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.tensor.products import exponent, norm, shifted
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -58,8 +57,6 @@ __all__ = [
 
 # Rows that settle the scale of a start: to some ten per cent, which is enough
 ROWS = 64
-# Measurements per degree of freedom that are enough for a start
-ENOUGH = 3.5
 # Most iterations of LSMR in a step
 INNER = 200
 # Directions whose measurements are smaller than those of others by so much are not measured
@@ -389,8 +386,6 @@ def bootstrap_starts(
     numbers: as if the measurements had been drawn again. The scale is that which fits the
     measurements of the first rows to y best; of all rows, where these are not isotropic.
     """
-    if not any(number for _, number in draws):
-        problem = _enough_rows(problem, rank)
     A, y_plain, count = problem.A, problem.y, len(draws)
     xp, m = namespace(y_plain), problem.m
     v = y_plain if problem.weights is None else problem.weights * y_plain
@@ -421,20 +416,6 @@ def bootstrap_starts(
     level = np.sqrt(dot(w * left, left) / np.where(size > 0, size, 1.0))
     level = np.where((size > 0) & (sizes > 0), level, 1.0)
     return Starts(X * factor, np.broadcast_to(level, (count,)))
-
-
-def _enough_rows(problem: Problem, rank: tuple[int, ...]) -> Problem:
-    """Every second row, every third, ... where these are enough for a start.
-
-    For isotropic rows: 4 per degree of freedom or more.
-    """
-    traits, dof = problem.A.traits, degrees_of_freedom(problem.shape, rank)
-    step = problem.m // int(ENOUGH * dof)
-    if step < 2 or not (traits.isotropic and traits.row_separable):
-        return problem
-    if problem.weights is not None or is_array(problem.count):
-        return problem
-    return problem.trusted_block(slice(0, problem.m, step))
 
 
 def _spectral_starts(A: Any, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
