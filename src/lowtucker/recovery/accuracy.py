@@ -28,6 +28,8 @@ from lowtucker.run.result import Result
 from lowtucker.solvers.crew import Trace
 from lowtucker.solvers.manifold import Model, ProductModel, dot, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.solvers.rsgd import Blocks
+from lowtucker.status import Status
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["COSTLY", "Accuracy", "accuracy_at", "accuracy_of_block", "accuracy_unexamined"]
@@ -172,9 +174,16 @@ def _model_of(problem: Problem, result: Result) -> Model | None:
 
 
 def _lost_its_model(result: Result) -> bool:
-    """Whether a checkpoint has not kept the normal equations: what it kept counts their pass."""
+    """Whether a checkpoint has not kept normal equations at X: their pass was counted before."""
     state = result.state
-    return state is not None and state.cache is None and isinstance(state.memory, Trace)
+    if state is None or state.cache is not None:
+        return False
+    if isinstance(state.memory, Blocks):  # those of a block, which are enough
+        return state.t > 0 and result.status is Status.CONVERGED
+    if not isinstance(state.memory, Trace):
+        return False
+    level = min(start.level for start in state.memory.starts)
+    return bool(abs(level - result.residual) <= 1e-9 * result.residual)
 
 
 def _gram_pays(problem: Problem, X: TuckerTensor) -> bool:
