@@ -7,7 +7,7 @@ import lowtucker as lt
 from lowtucker._array.readings import Readings, side_by_side
 from lowtucker.operators.stored import StoredOperator
 
-SHAPE, RANK = (8, 8, 8), (2, 2, 2)  # 40 degrees of freedom
+SHAPE, RANK = (8, 8, 8), (2, 2, 2)  # 44 degrees of freedom
 NUMBERS = 512
 
 
@@ -56,6 +56,7 @@ def test_auto(stored, m, noise):
         lt.RGN(products=True),
         lt.RSGD(),
         lt.RSGD(least_squares=True),
+        lt.RSGD(least_squares=True, block_size=70),
         lt.RCG(),
         lt.TIHT(),
         lt.TIHT(step=0.5),
@@ -169,3 +170,90 @@ def test_readings_of_products():
     assert rows(lambda: A.restrict(slice(0, 30)).forward(X)) == 30
     with pytest.warns(lt.SlowOperatorWarning):
         assert rows(lambda: function.restrict(slice(0, 30)).forward(X)) == 100
+
+
+# residuals by the blocks that an epoch reads anyway
+
+BLOCKS = lt.RSGD(least_squares=True, block_size=70)
+
+
+def noisy(m, noise, seed=3):
+    A = lt.gaussian(SHAPE, m, seed=seed)
+    y = A.forward(lt.random_tucker(SHAPE, RANK, seed=seed))
+    return lt.Problem(A, y + noise * np.std(y) * np.random.default_rng(4).standard_normal(m))
+
+
+def test_only_the_last_residual_costs_a_pass():
+    problem = noisy(140, 0.0)
+    result = lt.solve(problem, BLOCKS, RANK)
+    passes, seen = result.history.passes, result.history.residual
+    assert result.success
+    assert result.epochs >= 3
+    first = 1 + (16 + 64) / 140  # the start, the scale of A and that of the start
+    np.testing.assert_allclose(passes[:-1] + 16 / 140, first + np.arange(result.epochs))
+    assert seen[-1] == result.residual == pytest.approx(float(problem.relative_residual(result.X)))
+    assert (np.diff(seen) < 0).all()
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 30])
+def test_where_a_run_ends_the_residual_is_measured(epochs):
+    problem = noisy(140, 0.1)
+    result = lt.solve(problem, BLOCKS, RANK, stop=lt.Stalled(3, 0.2) | lt.MaxEpochs(epochs))
+    assert (result.status is lt.Status.STALLED) == (epochs == 30)
+    assert result.residual == pytest.approx(float(problem.relative_residual(result.X)))
+    last = float(problem.relative_residual(result.state.X))
+    assert result.history.residual[-1] == pytest.approx(last)
+
+
+def test_estimates_are_those_of_the_last_block():
+    problem = noisy(140, 0.1)
+    stop = lt.MaxEpochs(3)
+    residual = lt.solve(problem, BLOCKS, RANK, stop=stop).history.residual
+    states = lt.iterate(problem, BLOCKS, RANK)
+    levels = [next(states).memory.level for _ in range(5)]
+    np.testing.assert_allclose(residual[:3], [levels[0], levels[2], levels[4]])
+
+
+def test_a_batch_has_the_estimates_of_single_runs():
+    ones = [noisy(140, 0.0, seed) for seed in range(4)]
+    matrices = np.stack([one.A.matrix for one in ones])
+    A = lt.DenseOperator(matrices, SHAPE)
+    problem = lt.Problem(A, np.stack([one.y for one in ones]))
+    together = lt.solve(problem, BLOCKS, RANK, stop=lt.ResidualBelow(1e-6) | lt.MaxEpochs(9))
+    for k, one in enumerate(ones):
+        stop = lt.ResidualBelow(1e-6) | lt.MaxEpochs(9)
+        alone = lt.solve(one, BLOCKS, RANK, stop=stop, seed=(0, k))
+        assert together.epochs[k] == alone.epochs
+        assert together.status[k] is alone.status
+        rows = alone.history.rows - 1  # the last residual is rounding error
+        np.testing.assert_allclose(
+            together.history.residual[:rows, k], alone.history.residual[:rows], rtol=1e-6
+        )
+
+
+def test_estimates_are_resumed(tmp_path):
+    problem = noisy(140, 0.1)
+    options = {"solver": BLOCKS, "rank": RANK}
+    whole = lt.recover(problem.A, problem.y, **options)
+    for epochs in (1, 3):
+        kept = tmp_path / f"kept {epochs}"
+        cut = lt.recover(problem.A, problem.y, **options, max_epochs=epochs, checkpoint=kept)
+        assert cut.epochs == epochs
+        again = lt.recover(problem.A, problem.y, **options, checkpoint=kept)
+        np.testing.assert_array_equal(again.X.full(), whole.X.full())
+        for name in ("residual", "passes"):
+            np.testing.assert_array_equal(again.history[name], whole.history[name])
+        assert again.passes == whole.passes
+
+
+def test_a_start_reads_part_of_many_rows(stored, monkeypatch):
+    monkeypatch.setattr("lowtucker.solvers.rsgd.MANY", 0)
+    A, y = stored(440)  # 10 per degree of freedom: half of them
+    result = lt.recover(A, y, RANK, solver=BLOCKS)
+    check(A, result)
+    assert result.success
+    assert result.history.passes[0] == 0.5  # its scale is by rows that are in memory by then
+    weights = np.ones(440)
+    weights[0] = 0.5
+    result = lt.recover(A, y, RANK, solver=BLOCKS, weights=weights)
+    assert result.history.passes[0] == pytest.approx((440 + 64) / 440)

@@ -12,9 +12,10 @@ import lowtucker as lt
 from lowtucker._array.readings import Readings
 from lowtucker.operators.design import TangentDesign
 from lowtucker.solvers import manifold, rgn
-from lowtucker.solvers.manifold import Level, Model, ProductModel
+from lowtucker.solvers.manifold import Model, ProductModel
 from lowtucker.solvers.noise import FLIPS
-from steps import advanced, begun
+from lowtucker.solvers.rsgd import Blocks
+from steps import begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
 DOF = lt.degrees_of_freedom(SHAPE, RANK)
@@ -132,7 +133,7 @@ def test_passes_count_the_rows_that_are_read(starts, noise):
     assert (result.status is lt.Status.STALLED) == bool(noise)
     assert (np.diff(result.history.passes)[:-1] >= 4).all()
     if starts > 1:
-        assert result.state.memory.attempt > 0
+        assert solver.restarts(result.state) > 0
 
 
 @pytest.mark.parametrize(("rank", "noise"), [(RANK, 0.01), ((2, 2, 1), 0.0), (RANK, 0.6)])
@@ -143,7 +144,8 @@ def test_a_check_for_noise_costs_a_pass_when_it_reads_the_rows(rank, noise):
     assert A.traits.has_fast_tangent
     result = lt.solve(lt.Problem(A, problem.y), lt.RGN(products=True, starts=3), rank)
     assert result.status is lt.Status.STALLED
-    assert (result.state.memory.attempt == 0) == (noise == 0.01)  # noise needs no other start
+    restarts = lt.RGN().restarts(result.state)
+    assert (restarts == 0) == (noise == 0.01)  # noise needs no other start
     together = FLIPS if noise == 0.01 else 0  # all adjoints of a batch are one reading of a matrix
     assert result.passes == A.forwards + A.adjoints - together
 
@@ -436,9 +438,9 @@ def test_an_epoch_ends_early_when_the_estimated_residual_reaches_the_tolerance()
     assert steps > 10
     result = lt.solve(problem, solver, RANK, stop=lt.ResidualBelow(1e-6) | lt.MaxEpochs(20))
     assert result.success
-    assert result.state.t < steps  # within the first epoch
+    assert result.state.passes < 1.5  # the start, and part of the first epoch
     assert result.epochs == 1
-    assert result.passes < 2
+    assert result.passes < 3  # the start, part of an epoch, and the residual
     assert result.residual == pytest.approx(true_residual(problem, result.X), rel=1e-6, abs=1e-12)
     assert result.residual <= 1e-6
     # without a tolerance, and with one that needs more, epochs are whole
@@ -453,28 +455,33 @@ def test_an_epoch_ends_early_when_the_estimated_residual_reaches_the_tolerance()
 def test_an_epoch_is_done_by_the_last_block(least_squares):
     problem, _ = make()
     solver = lt.RSGD(least_squares=least_squares).bind(problem, RANK)
-    state = advanced(solver, begun(solver, None, 0))
-    assert 0.05 < float(state.memory.level) < 2
-    state = replace(
-        state, memory=Level(np.asarray(0.3))
-    )  # which a least-squares step takes to 2 * 0.3^2
-    assert solver.solver.epoch_done(state, 0.301)
-    assert solver.solver.epoch_done(state, 0.299) == least_squares
-    assert solver.solver.epoch_done(state, 0.181) == least_squares
-    assert not solver.solver.epoch_done(state, 0.179)
-    assert not lt.RGN().epoch_done(state, 1.0)
-    assert lt.RGN().initial_residual(state, 1e-6) is None
+    state = solver.advance(solver.init(None, 0))
+    (level,) = state.memory.level
+    assert 0.05 < level < 2
+    predicted = 2 * level**2 if least_squares else level  # by a step of least squares
+    for tol, done in ((1.001 * predicted, True), (0.999 * min(level, predicted), False)):
+        after = replace(solver, tol=tol).advance(solver.init(None, 0))
+        assert after.memory.done == [done]
 
 
 @pytest.mark.parametrize("level", [0.009, 0.011, 0.3, 0.999, 1.001])
-def test_an_estimated_initial_residual_is_far_above_the_tolerance_and_below_one(level):
+def test_an_estimated_residual_is_far_above_the_tolerance_and_below_one(level):
     problem, _ = make()
-    solver = lt.RSGD().bind(problem, RANK)
-    start = replace(begun(solver, None, 0), memory=Level(np.asarray(level)))
+    no = np.array([False])
     for tol in (-np.inf, 0.0, 1e-6, 0.4 * level, 0.49 * level, 0.51 * level, level, 2 * level):
-        expected = level if 0.01 < level < 1 and tol < level / 2 else None
-        assert solver.solver.initial_residual(start, tol) == expected
-        assert solver.solver.initial_residual(replace(start, t=1), tol) is None
+        known = level < 1 and tol < level / 2
+        for size in (63, 64):
+            bound = replace(lt.RSGD(block_size=size).bind(problem, RANK), tol=tol)
+            start = replace(bound.init(None, 0), memory=Blocks(np.array([level]), no, no))
+            expected = level if known and level > 0.01 else np.nan
+            np.testing.assert_equal(bound.estimated_residual(start), [expected])
+            later = replace(start, t=1)
+            expected = level if known and size == 64 else np.nan
+            np.testing.assert_equal(bound.estimated_residual(later), [expected])
+            done = replace(later, memory=Blocks(np.array([level]), ~no, no))
+            np.testing.assert_equal(bound.estimated_residual(done), [np.nan])
+    bound = lt.RGN().bind(problem, RANK)
+    np.testing.assert_equal(bound.estimated_residual(bound.init(None, 0)), [np.nan])
 
 
 @pytest.mark.parametrize(("m", "tol"), [(400, 0.3), (150, 0.5), (1500, 0.3)])
