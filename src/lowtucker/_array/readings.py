@@ -19,6 +19,11 @@ class Readings:
 
     A batch counts as one problem, and iterates that share an operator as one iterate.
 
+    Parameters
+    ----------
+    m : int
+        Rows that are one pass; by default those of the readings inside of which these count.
+
     Attributes
     ----------
     rows : int
@@ -35,16 +40,18 @@ class Readings:
     80
     """
 
-    __slots__ = ("rows", "times", "within")
+    __slots__ = ("m", "rows", "times", "within")
 
-    def __init__(self) -> None:
-        self.rows = 0
+    def __init__(self, m: int = 0) -> None:
+        self.m, self.rows = m, 0
         self.within, self.times = False, 1  # whether a product is at work, and its readings
 
     @contextmanager
     def counting(self) -> Iterator[Readings]:
         """Count what is read inside; it counts outside as well."""
         outside, before = _current.get(), self.rows
+        if outside is not None:
+            self.m = self.m or outside.m
         token = _current.set(self)
         try:
             yield self

@@ -77,7 +77,7 @@ def _executed(
     finished, kept = keeper.next_fit(limit)
     if finished is not None:
         result: Result = finished
-        run.readings.rows = round(result.passes * run.problem.m)  # as if they were read again
+        run.readings.rows = round(result.passes * run.rows_of_call)  # as if they were read again
         return result
     interrupt = None
     try:

@@ -183,8 +183,13 @@ class Run:
 
     @property
     def _passes(self) -> float:
-        """Passes over the rows so far."""
-        return self.readings.rows / self.problem.m
+        """Passes so far, over the rows of the call."""
+        return self.readings.rows / self.rows_of_call
+
+    @property
+    def rows_of_call(self) -> int:
+        """Rows of the call that this run is a part of: it may fit some of them."""
+        return self.readings.m or self.problem.m
 
     # One epoch
 

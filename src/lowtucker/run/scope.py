@@ -70,7 +70,7 @@ class Scope:
         X_true: Any = None,
     ) -> None:
         self.clock, self._by_default = Clock(), False
-        self._readings = Readings()
+        self._readings = Readings(problem.m)
         self._given = problem
         self.keeper = Keeper()
         self.interrupt = Interrupt()
@@ -130,7 +130,7 @@ class Scope:
 
     def export(self, result: Result) -> Result:
         """Result of the call as it is outside, and kept; with findings on limits and resuming."""
-        passes = self._readings.rows / self._given.m  # all of the call, not of the last fit
+        passes = self._readings.rows / self._readings.m  # all of the call, not of the last fit
         result = replace(self.outside(result), passes=passes)
         result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
