@@ -220,7 +220,7 @@ def test_a_result_starts_a_run_with_more_measurements(noise):
     first = lt.recover(A.restrict(slice(0, 300)), y[:300], rank)
     warm, cold = lt.recover(A, y, rank, start=first), lt.recover(A, y, rank)
     assert warm.success
-    assert warm.passes <= cold.passes - 1  # no start, at least
+    assert warm.passes < cold.passes  # no start, but a residual there
     assert lt.metrics.relative_error(warm.X, cold.X) < (1e-5 if not noise else 1e-3)
 
 
