@@ -85,7 +85,7 @@ def test_what_was_done_is_said_with_its_numbers():
     phases = [str(phase) for phase in result.history["phase"]]
     assert any(phase.startswith("isotropic rows") for phase in phases)
     assert phases[-1].startswith("preconditioned")
-    assert result.history.last["passes"] == result.passes
+    assert result.history.last["passes"] < result.passes
     assert result.error < 1e-5
 
 
@@ -108,7 +108,7 @@ def test_isotropic_rows_and_fits_that_converged_are_left_alone(monkeypatch):
     monkeypatch.setattr(precondition, "isotropic_rows", lambda *_: None)
     plain = recovered(matrix, y)
     np.testing.assert_array_equal(plain.X.full(), result.X.full())
-    assert plain.passes == result.passes
+    assert plain.passes == result.passes - 3  # to look at the rows
 
 
 def test_i_i_d_rows_never_look_anisotropic():

@@ -520,7 +520,7 @@ def test_message_passing_recovers_what_decays(kind_of_rows):
     assert lt.metrics.relative_error(result.X, X) < 0.2
     problem = lt.Problem(A, y, weights)
     assert result.residual == pytest.approx(float(problem.relative_residual(result.X)), rel=1e-6)
-    assert result.passes <= 50
+    assert result.passes <= (55 if kind_of_rows == "function" else 50)
 
 
 SOFT = {

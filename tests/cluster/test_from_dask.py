@@ -113,9 +113,11 @@ def loaded(chunk=32):
 
 
 def assert_same_run(a, b, bound=1e-9):
+    """Check that rows on workers (a) are treated as those in memory (b)."""
     assert a.status == b.status
     assert a.epochs == b.epochs
-    assert a.passes == pytest.approx(b.passes)
+    # where its numbers are asked for, workers compute a residual again
+    assert b.passes - 1e-9 <= a.passes <= 1.3 * b.passes
     assert lt.metrics.relative_error(a.X, b.X) < bound
 
 

@@ -31,6 +31,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.clock import check_time
 from lowtucker._array.errors import SlowOperatorWarning, warn_caller
+from lowtucker._array.readings import at_least, reading, side_by_side
 from lowtucker.operators.arguments import (
     check_rows,
     check_weights,
@@ -138,6 +139,15 @@ class MeasurementOperator(ABC):
     @property
     def count(self) -> Any:
         """Rows that an average divides by: m, except for a batch of blocks of unequal length."""
+        return self.m
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads, for ``passes``: m, in general.
+
+        All rows of an operator that cannot measure some alone; none of a block that was read from
+        a file, and is in memory now.
+        """
         return self.m
 
     @property
@@ -261,6 +271,7 @@ class MeasurementOperator(ABC):
 
     def _misfit(self, X: Array, y: Array, weights: Array | None) -> tuple[Array, Array]:
         """Residual y - A(X) and A*(weights * residual)."""
+        at_least(2)
         residual = y - self._batched(self._forward, X, len(self.shape))
         weighted = residual if weights is None else weights * residual
         return residual, self._batched(self._adjoint, weighted, 1)
@@ -306,9 +317,10 @@ class MeasurementOperator(ABC):
         zero = like(np.zeros(self.shape), self.prototype, self.dtype)
         two_parts = is_complex(self._batched(self._forward, zero, len(self.shape)))
         two_parts = two_parts and not is_complex(zero)
-        norms = np.zeros(self.m)
+        norms, units = np.zeros(self.m), (1.0, 1.0j) if two_parts else (1.0,)
+        at_least(1 + len(units) * self.m)
         for i in range(self.m):
-            for part in (1.0, 1.0j) if two_parts else (1.0,):
+            for part in units:
                 unit = np.zeros(self.m, dtype=type(part))
                 unit[i] = part
                 row = self._batched(self._adjoint, like(unit, self.prototype), 1)
@@ -317,6 +329,7 @@ class MeasurementOperator(ABC):
 
     # What users and solvers call
 
+    @reading
     def forward(self, X: Array | TuckerTensor) -> Array:
         """Measure: A(X), shape (*batch, m).
 
@@ -334,6 +347,7 @@ class MeasurementOperator(ABC):
             return self._without_nan(out, "_forward_tucker", self._forward_tucker, X, X.core)
         return self._batched(self._forward, self._tensor(X, "forward"), len(self.shape))
 
+    @reading
     def adjoint(self, v: Array) -> Array:
         """Apply the adjoint: A*(v), shape (*batch, n_1, ..., n_d).
 
@@ -368,9 +382,10 @@ class MeasurementOperator(ABC):
         if isinstance(rows, tuple) and not self.takes_rows_per_problem:
             from lowtucker.operators.batched import BatchOperator  # which is one of these
 
-            return BatchOperator([self._restrict(one) for one in rows])
+            return BatchOperator([self._restrict(one) for one in side_by_side(rows)])
         return self._restrict(rows)
 
+    @reading
     def residual(
         self, X: Array | TuckerTensor, y: Array | None = None, weights: Array | None = None
     ) -> Array:
@@ -404,6 +419,7 @@ class MeasurementOperator(ABC):
             f"{batch_shape}."
         )
 
+    @reading
     def misfit(
         self, X: Array | TuckerTensor, y: Array, weights: Array | None = None
     ) -> tuple[Array, Array]:
@@ -456,6 +472,7 @@ class MeasurementOperator(ABC):
             return DesignOfEach(self, T)
         return self._tangent(T)
 
+    @reading
     def spectral_start(self, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
         """Rank-r approximation of A*(v), the start of the Riemannian solvers.
 
@@ -467,6 +484,7 @@ class MeasurementOperator(ABC):
         rank = check_rank(rank, self.shape, warn=False)
         return self._spectral_start(self._measurements(v, "spectral_start", "v"), rank)
 
+    @reading
     def row_norms(self) -> Array:
         """Frobenius norms of the sensing tensors, shape (*batch, m)."""
         return self._row_norms()

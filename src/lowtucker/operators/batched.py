@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, is_array, like, namespace, real_dtype
+from lowtucker._array.readings import side_by_side
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tucker import TuckerTensor
@@ -60,6 +61,11 @@ class BatchOperator(MeasurementOperator):
         return like(counts.reshape(self.batch_shape), self.prototype, real_dtype(self._number))
 
     @property
+    def rows_read(self) -> int:
+        """Rows that a product reads of one problem."""
+        return max(A.rows_read for A in self.operators)
+
+    @property
     def _number(self) -> Array:
         """An array of the kind and dtype of the tensors."""
         return like(np.zeros(1), self.prototype, self.dtype)
@@ -95,7 +101,7 @@ class BatchOperator(MeasurementOperator):
 
     def _restrict(self, rows: Rows) -> MeasurementOperator:
         each = rows if isinstance(rows, tuple) else (rows,) * len(self.operators)
-        pairs = zip(self.operators, each, strict=True)
+        pairs = side_by_side(zip(self.operators, each, strict=True))
         return BatchOperator([A._restrict(_within(r, A.m)) for A, r in pairs], self.batch_shape)
 
     def own_rows(self, rows: Rows, *, fill: bool) -> Rows:

@@ -26,6 +26,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker._array.readings import at_least
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.entries import EntriesOperator, unsampled
@@ -74,6 +75,11 @@ class StackedOperator(MeasurementOperator):
             has_fast_row_norms=all(one.has_fast_row_norms for one in every),
             has_batch_tangent=all(one.has_batch_tangent for one in every),
         )
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads, of all parts."""
+        return sum(part.rows_read for part in self.parts)
 
     @property
     def complex_rows(self) -> bool:
@@ -241,6 +247,7 @@ class StackedDesign(TangentDesign):
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r, part by part."""
         if any(self.A.only_real):
+            at_least(2)
             residual = y - self.A.forward(self.T.X)
             return residual, self.rmatvec(residual if weights is None else weights * residual)
         residuals, gradients = [], []
@@ -437,6 +444,7 @@ class ScaledDesign(TangentDesign):
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r. Two passes."""
+        at_least(2)
         residual = y - self.A.forward(self.T.X)
         return residual, self.rmatvec(residual if weights is None else weights * residual)
 

@@ -90,6 +90,11 @@ class ComposedOperator(MeasurementOperator):
         )
 
     @property
+    def rows_read(self) -> int:
+        """Rows of the last step that a product reads."""
+        return self.links[0].map.rows_read
+
+    @property
     def complex_rows(self) -> bool:
         """Whether a map gives complex numbers."""
         return any(link.map.complex_rows for link in self.links)

@@ -100,6 +100,8 @@ class DenseOperator(MatrixOperator):
         has_fast_row_norms=True,
         has_batch_tangent=True,
     )
+    # Whether these are rows of a file, and their reading is counted already
+    kept: bool = False
 
     def __init__(
         self,
@@ -146,6 +148,11 @@ class DenseOperator(MatrixOperator):
         other.__dict__.update(self.__dict__)
         other._set_rows(matrix)
         return other
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads."""
+        return 0 if self.kept else self.m
 
     def rows_in_memory(self) -> Array | None:
         """Return the rows as tensors; None for batches, and arrays other than NumPy's.
@@ -327,6 +334,11 @@ class BatchedBlocks(MeasurementOperator):
             return self.m
         counts = self.measured.sum(axis=-1).reshape(self.batch_shape)
         return like(counts, self.prototype, real_dtype(self.prototype))
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads of one problem."""
+        return 0 if self.one.kept else self.m
 
     def _blocks(self) -> list[DenseOperator]:
         return [self.one._like_this(matrix) for matrix in self.matrices]

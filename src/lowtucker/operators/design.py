@@ -9,12 +9,16 @@ import numpy as np
 
 from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace, size
 from lowtucker._array.clock import check_time
+from lowtucker._array.readings import at_least, reading
 from lowtucker.tensor.tangent import TangentSpace
 
 if TYPE_CHECKING:
     from lowtucker.operators.base import MeasurementOperator
 
 __all__ = ["DenseDesign", "DesignOfEach", "NormalEquations", "TangentDesign"]
+
+# Methods of a design that read its rows
+PRODUCTS = ("matvec", "measured", "rmatvec", "misfit", "dense", "normal_equations")
 
 
 class NormalEquations(NamedTuple):
@@ -69,6 +73,17 @@ class TangentDesign:
     def __init__(self, A: MeasurementOperator, T: TangentSpace) -> None:
         self.A, self.T = A, T
 
+    def __init_subclass__(cls) -> None:
+        """Let its own products count as readings of the rows."""
+        for name in PRODUCTS:
+            if name in cls.__dict__:
+                setattr(cls, name, reading(cls.__dict__[name]))
+
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads."""
+        return self.A.rows_read
+
     @property
     def shape(self) -> tuple[int, int]:
         """Rows and columns: (m, dof)."""
@@ -98,6 +113,7 @@ class TangentDesign:
         tensors are formed together where these are no more than 10^7 numbers.
         """
         xp = namespace(self.T.X.core)
+        at_least(self.T.dof)
         if self.T.dof * size(self.T.X.shape) <= FORMED:
             yield slice(0, self.A.m), xp.matrix_transpose(self.A.forward(self.T.basis()))
             return
@@ -105,11 +121,13 @@ class TangentDesign:
         columns = [self.matvec(unit[k, :]) for k in range(self.T.dof)]
         yield slice(0, self.A.m), xp.stack(columns, axis=1)
 
+    @reading
     def dense(self) -> Array:
         """Return D as an array (m, dof). Memory: m dof numbers."""
         parts = [block for _, block in self.rows()]
         return parts[0] if len(parts) == 1 else namespace(parts[0]).concat(parts, axis=-2)
 
+    @reading
     def normal_equations(self, y: Array, weights: Array | None = None) -> NormalEquations:
         """Sum D^* W D and D^* W r over blocks of rows, r = y - A(X). One pass, dof^2 numbers."""
         xp = namespace(y)

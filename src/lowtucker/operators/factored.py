@@ -6,6 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 
 from lowtucker._array import Array, adjoint, conj, is_complex, namespace, real, size
+from lowtucker._array.readings import at_least
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, TangentDesign
 from lowtucker.tensor.tangent import TangentSpace
@@ -144,6 +145,7 @@ class FactoredDesign(TangentDesign):
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r, through the factors."""
+        at_least(2)
         residual = y - contracted(self.T.X.core, self.parts)
         return residual, self.rmatvec(residual if weights is None else weights * residual)
 

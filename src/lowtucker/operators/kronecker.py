@@ -25,6 +25,7 @@ from lowtucker._array import (
     size,
 )
 from lowtucker._array.linalg import qr, solve
+from lowtucker._array.readings import at_least
 from lowtucker.operators.arguments import (
     check_matrices,
     check_matrix,
@@ -135,6 +136,7 @@ class KroneckerDesign(TangentDesign):
 
     def misfit(self, y: Array, weights: Array | None = None) -> tuple[Array, Array]:
         """Residual and D^* W r, through the factors."""
+        at_least(2)
         residual = y - self.A.forward(self.T.X)
         return residual, self.rmatvec(residual if weights is None else weights * residual)
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, size
+from lowtucker._array.readings import read
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import DenseDesign, TangentDesign
@@ -65,7 +66,10 @@ class StreamedOperator(MeasurementOperator):
         block.__dict__.update(self.__dict__)
         block._set_rows(self.rows[rows] if isinstance(rows, slice) else np.asarray(self.rows)[rows])
         if block.m <= self._height:
-            return block._dense(block._filled(slice(0, block.m), self._buffer(block.m)))
+            read(block.m)
+            kept = block._dense(block._filled(slice(0, block.m), self._buffer(block.m)))
+            kept.kept = True
+            return kept
         return block
 
     @property

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, as_array, as_float, is_complex, is_numpy, namespace
+from lowtucker._array.readings import at_least
 from lowtucker.tensor.products import norm
 
 __all__ = [
@@ -133,6 +134,7 @@ def tiled_misfit(
     tiles of rows, of which a column has a few numbers each, take 3 to 10 times as long.
     """
     if _by_columns(A):
+        at_least(2)
         residual[...] = y - times(A, x, gradient.dtype)
         r = residual if weights is None else residual * weights
         gradient[...] = adjoint_times(A, r, gradient.dtype)

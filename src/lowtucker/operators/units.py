@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from lowtucker._array import Array, IntArray, like, real_dtype, to_numpy
+from lowtucker._array.readings import at_least
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import TangentDesign
 from lowtucker.operators.wrapped import WrappedOperator
@@ -108,6 +109,7 @@ class PoweredDesign(TangentDesign):
         """Residual and D^* W r, computed as the inner design does."""
         if type(self.inner).misfit is TangentDesign.misfit:
             return super().misfit(y, weights)
+        at_least(2)
         residual = y - self.A.forward(self.T.X)
         return residual, self.rmatvec(residual if weights is None else weights * residual)
 

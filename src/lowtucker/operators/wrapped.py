@@ -62,6 +62,11 @@ class WrappedOperator(MeasurementOperator):
         return self.inner.count
 
     @property
+    def rows_read(self) -> int:
+        """Rows that a product reads: those of the inner operator."""
+        return self.inner.rows_read
+
+    @property
     def complex_rows(self) -> bool:
         """Whether measurements are complex."""
         return self.inner.complex_rows

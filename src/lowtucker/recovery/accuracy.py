@@ -13,6 +13,7 @@ measurements has changed. Both presume that the residual is noise, or vanishes: 
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,10 +22,14 @@ import numpy as np
 from lowtucker._array import eps, is_complex, like, real, to_numpy
 from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
+from lowtucker._array.readings import uncounted
 from lowtucker.problem import Problem
 from lowtucker.run.result import Result
+from lowtucker.solvers.crew import Trace
 from lowtucker.solvers.manifold import Model, ProductModel, dot, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.solvers.rsgd import Blocks
+from lowtucker.status import Status
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = [
@@ -128,7 +133,8 @@ def accuracy_at(problem: Problem, result: Result, seed: Seed) -> Accuracy:
     X = result.X
     model = _model_of(problem, result)
     if model is None and gram_is_affordable(problem, X):
-        model = Model.at(problem, X)
+        with uncounted() if _lost_its_model(result) else nullcontext():
+            model = Model.at(problem, X)
     if model is None:
         return _by_products(problem, X, seed)
     return _by_eigenvalues(problem, model)
@@ -172,6 +178,19 @@ def _model_of(problem: Problem, result: Result) -> Model | None:
         return None
     residual = float(problem.relative(cache.residual))
     return cache if abs(residual - result.residual) <= 1e-9 * result.residual else None
+
+
+def _lost_its_model(result: Result) -> bool:
+    """Whether a checkpoint has not kept normal equations at X: their pass was counted before."""
+    state = result.state
+    if state is None or state.cache is not None:
+        return False
+    if isinstance(state.memory, Blocks):  # those of a block, which are enough
+        return state.t > 0 and result.status is Status.CONVERGED
+    if not isinstance(state.memory, Trace):
+        return False
+    level = min(start.level for start in state.memory.starts)
+    return bool(abs(level - result.residual) <= 1e-9 * result.residual)
 
 
 def gram_is_affordable(problem: Problem, X: TuckerTensor) -> bool:

@@ -140,12 +140,13 @@ def recover(
 
     Notes
     -----
-    An epoch of "auto" is one pass over the rows; while it works on blocks, one more for the
-    residual. Memory: a few tensors of the full size and dof^2 numbers beside A; nothing of A's
-    size. Where a run stalls, diagnosis asks whether the residual is noise (33 adjoints, one reading
-    of a matrix), whether a larger rank predicts held-out measurements better (two fits of "auto"),
-    and whether the measurements determine X (no pass after Gauss-Newton steps, otherwise one, or
-    some 20 to 100 by products); see docs/reading.md. None of this counts in ``result.passes``.
+    An epoch of "auto" is one pass over the rows; where it works on blocks of fewer than 64 rows,
+    or may have reached the tolerance, one more for the residual. Memory: a few tensors of the full
+    size and dof^2 numbers beside A; nothing of A's size. Where a run stalls, diagnosis asks whether
+    the residual is noise (33 adjoints, one reading of a matrix), whether a larger rank predicts
+    held-out measurements better (two fits of "auto"), and whether the measurements determine X (no
+    pass after Gauss-Newton steps, otherwise one, or some 20 to 100 by products); see
+    docs/reading.md. All of it counts in ``result.passes``.
 
     When new measurements arrive, give the old result as ``start`` to a call with all of them.
 
@@ -283,8 +284,9 @@ def solve(
 
     Notes
     -----
-    The residual is measured at every epoch's end: one more pass over the rows, not counted in
-    ``passes`` and ``seconds``, unless the solver has it at hand (TIHT, RGN, RCG).
+    The residual is measured at every epoch's end: one more pass over the rows, which is not in
+    ``seconds``, unless the solver has it at hand (TIHT, RGN, RCG) or an estimate is enough
+    (:class:`lowtucker.RSGD`, until the tolerance seems to be reached).
 
     Where rows cannot be read in the middle of a run (:func:`lowtucker.stored`), the ``OSError`` has
     a ``result``: the partial result.

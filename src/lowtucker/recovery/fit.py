@@ -252,7 +252,7 @@ def joined(before: Result | None, after: Result, label: str) -> Result:
         after,
         history=history,
         epochs=before.epochs + after.epochs,
-        passes=float(history.last["passes"]),
+        passes=before.passes + after.passes,
         seconds=before.seconds + after.seconds,
     )
 

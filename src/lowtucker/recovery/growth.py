@@ -124,7 +124,7 @@ class Gradient(NamedTuple):
         X = TuckerTensor.trusted(X.core + t * uphill, X.factors)
         known = level * namespace(X.core).ones_like(X.norm())
         memory = Blocks(known, np.zeros((), dtype=bool), np.zeros((), dtype=bool))
-        return first_state(X, memory, as_seed(seed), few / problem.m)
+        return first_state(X, memory, as_seed(seed))
 
 
 def _changes(factors: Sequence[Array], others: Sequence[Array]) -> list[Array]:

@@ -11,6 +11,7 @@ import numpy as np
 from lowtucker._array import eps, like, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker._array.random import Stream, as_seed, generator
+from lowtucker._array.readings import side_by_side
 from lowtucker.limits import FAR, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
@@ -113,7 +114,7 @@ def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
     seed, first = as_seed(fit.seed)
     models = models_at(problem, result)
     every = []
-    for k, known in enumerate(result.each):
+    for k, known in side_by_side(enumerate(result.each)):
         truth = None if fit.X_true is None else _trial_of(fit.X_true, k)
         own = replace(fit, seed=(seed, first + k), X_true=truth, callbacks=())
         state = known.state and replace(known.state, cache=models and models.select([k]).single())

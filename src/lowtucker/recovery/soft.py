@@ -181,12 +181,11 @@ def _of_the_data(problem: Problem, stack: Stack) -> list[Finding]:
 def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     """Message passing on most of the measurements, and again on all."""
     number, trial = as_seed(fit.seed)
-    rows, looked = look_at_rows(problem, number, (trial,))
+    rows = look_at_rows(problem, number, (trial,))
     given, common = problem, _in_common(problem, rows)
     if common > COMMON:
         problem = _centred(problem)
-        rows, more = look_at_rows(problem, number, (trial,))
-        looked += more
+        rows = look_at_rows(problem, number, (trial,))
     parts = Holdout.draw(problem, share, fit.seed)
     if parts is None:
         return None
@@ -196,7 +195,6 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     of_train = rows.of_part(rows.total * float(np.sum(weights)) / _total(problem))
     solver: Any = AMP(max_steps=FIRST, rows=of_train)
     first = quietly(parts.train, None, solver=solver, label="held out, AMP")
-    first = replace(first, passes=first.passes + looked)
     score = parts.score(first.X, fit).score
     solver = AMP(max_steps=FINAL, rows=rows)
     if (not score < POOR or first.status is Status.DIVERGED) and first.status not in CUT_SHORT:

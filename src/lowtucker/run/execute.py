@@ -7,6 +7,7 @@ from typing import Any
 
 from lowtucker._array.clock import Clock
 from lowtucker._array.random import Seed, as_seed
+from lowtucker._array.readings import side_by_side
 from lowtucker.problem import Problem
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.loop import Run
@@ -70,7 +71,7 @@ def execute(
     whole = len(parts) < 2
     number, first = as_seed(seed)
     results: list[Result] = []
-    for part in [range(0)] if whole else parts:
+    for part in side_by_side([range(0)] if whole else parts):
         label = "" if whole else f"problems {part.start + 1} to {part.stop} of {parts[-1].stop}"
         one = run_one(
             problem if whole else problem.select(part),
@@ -115,9 +116,22 @@ def run_one(
     run = Run(
         problem, phases, rank, stop, X_true, seed, keeps=keeper.keeps, clock=clock, stage=stage
     )
+    with run.readings.counting():
+        return _executed(run, start, callbacks, keeper, limit, ends)
+
+
+def _executed(
+    run: Run,
+    start: Any,
+    callbacks: Sequence[Callback],
+    keeper: Keeper,
+    limit: int | None,
+    ends: bool,
+) -> Result:
     finished, kept = keeper.next_fit(limit)
     if finished is not None:
         result: Result = finished
+        run.readings.rows = round(result.passes * run.rows_of_call)  # as if they were read again
         return result
     interrupt = None
     try:

@@ -15,10 +15,14 @@ NumPyArray = np.ndarray[Any, Any]
 class History(Mapping[str, NumPyArray]):
     """Columns with one row an epoch, the start included.
 
-    ``epoch``, ``passes`` (over all the rows, by the solver), ``seconds`` (of the
+    ``epoch``, ``passes`` (over all the rows, by what was read until then), ``seconds`` (of the
     iterations alone), ``residual`` (||y - A(X)|| / ||y||), ``cost`` (0.5 ||y - A(X)||^2),
     ``phase`` (which part of the solver made the row), and ``error`` where X_true was given. For
     a batch of problems ``residual``, ``cost`` and ``error`` have one entry for each.
+
+    Until :class:`lowtucker.RSGD` seems to reach the tolerance, ``residual`` and ``cost`` are
+    estimates: by the block of at least 64 measurements that its last step read, before that step.
+    The last row, and every row at which a solver ends, are by all measurements.
 
     A column is ``history["residual"]`` or ``history.residual``; ``dict(history)`` goes into a
     pandas DataFrame.
@@ -60,6 +64,12 @@ class History(Mapping[str, NumPyArray]):
             column[self._count] = item
             self._columns[name] = column
         self._count += 1
+
+    def amend(self, row: Mapping[str, Any]) -> None:
+        """Replace numbers of the last row; what was taken by :meth:`until_now` keeps them."""
+        for name, value in row.items():
+            self._columns[name] = self._columns[name].copy()
+            self._columns[name][self._count - 1] = value
 
     def until_now(self) -> History:
         """Rows so far, to be read only: without a copy."""

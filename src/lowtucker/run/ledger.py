@@ -14,6 +14,12 @@ from lowtucker.status import Status
 __all__ = ["Found", "Ledger"]
 
 
+# Arrays that epochs change in place
+COPIED = (
+    "active", "statuses", "epochs", "best_residual", "best_error", "estimated", "best_estimated",
+)  # fmt: skip
+
+
 class Found(NamedTuple):
     """A tensor, as a batch of one, its relative residual and error; of a batch also its state."""
 
@@ -34,9 +40,10 @@ class Ledger:
     statuses, epochs : of every problem
     ended : tensor of every problem that has ended, by position
     best, best_residual, best_error : the best so far of all problems
-    estimated : whether the residual of the last row is that of a few rows only, of every problem
+    estimated, best_estimated : whether the residual of the last row, and of the best, is an
+        estimate by some of the measurements; of every problem
     first_row : row of the history with which the phase began
-    seconds, passes : of this phase's clock, and of earlier phases
+    seconds, rows : of the run's clock, and rows that were read, at the last row of the history
     recorded : the state of the last row of the history
     """
 
@@ -45,28 +52,30 @@ class Ledger:
     epochs: Any
     best_residual: Any
     best_error: Any
+    estimated: Any
+    best_estimated: Any
     phase: int = 0
     waiting: list[int] = field(default_factory=list)
     ended: dict[int, tuple[Any, ...]] = field(default_factory=dict)
     best: Any = None
-    estimated: Any = False
     first_row: int = 0
     seconds: float = 0.0
-    passes: float = 0.0
+    rows: int = 0
     recorded: Any = None
     history: History = field(default_factory=History)
 
     @classmethod
     def of(cls, count: int) -> Ledger:
         """Ledger of a run that has not begun, of so many problems."""
-        unknown = np.full(count, np.nan)
+        unknown, no = np.full(count, np.nan), np.zeros(count, dtype=bool)
         statuses = np.full(count, Status.INTERRUPTED, dtype=object)
-        return cls(np.arange(count), statuses, np.zeros(count, dtype=int), unknown, unknown.copy())
+        epochs = np.zeros(count, dtype=int)
+        return cls(np.arange(count), statuses, epochs, unknown, unknown.copy(), no, no.copy())
 
     def snapshot(self) -> Ledger:
         """Copy that later epochs do not change."""
         kept = replace(self, history=self.history.until_now())
-        for name in ("active", "statuses", "epochs", "best_residual", "best_error"):
+        for name in COPIED:
             setattr(kept, name, getattr(self, name).copy())
         kept.waiting, kept.ended = copy(self.waiting), copy(self.ended)
         return kept

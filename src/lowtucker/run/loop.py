@@ -18,6 +18,7 @@ from lowtucker._array.clock import Clock, TimeUp, check_time
 from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
 from lowtucker._array.linalg import fallbacks
 from lowtucker._array.random import Seed, as_seed
+from lowtucker._array.readings import Readings, uncounted
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.run.history import History
@@ -95,6 +96,7 @@ class Run:
         self.kept: Ledger | None = None  # the last row, not yet judged: what a later run resumes
         self.keeps = keeps
         self.clock, self.stage = clock or Clock(), stage
+        self.readings = Readings()  # to be entered by what runs it
         self.state: Any = None
         self.bound: Bound
         self.failed = False  # whether no algorithm could continue
@@ -107,7 +109,6 @@ class Run:
         """First state, and the first row of the history."""
         if isinstance(start, State):
             self.ledger.phase = min(start.phase, len(self.phases) - 1)
-            self.ledger.passes = -start.passes  # those of an earlier call are not this one's
         self._bind(warn=True)
         self._start_phase(start)
         self.cut_short = self.clock.is_up  # a start that no step can follow is not to be resumed
@@ -117,10 +118,11 @@ class Run:
         """Continue from a snapshot as if the run had never stopped."""
         self.kept, self.ledger = kept, kept.snapshot()
         self._bind(warn=False)
-        with np.errstate(all="ignore"):
+        self.readings.rows = kept.rows
+        with np.errstate(all="ignore"), uncounted():  # it was read in the run that is continued
             self.state = self.bound.init(kept.recorded, self.seed)
         self.ledger.recorded = self.state
-        self._end(self._verdicts())
+        self._end(self._judged())
 
     def go(
         self,
@@ -171,7 +173,7 @@ class Run:
             history=self._history(),
             rank=X.rank,
             epochs=self._out(ledger.epochs),
-            passes=ledger.history.last["passes"],
+            passes=self._passes,
             seconds=ledger.seconds,
             solver=" then ".join(map(repr, [*self.phases[: ledger.phase], self.bound])),
             m=int(np.min(self.problem.equations)),
@@ -181,6 +183,16 @@ class Run:
             findings=_restarted(restarts, ledger.statuses),
             each=tuple(Verdict(state=one.state) for one in found) if self.is_batch else (),
         )  # fmt: skip
+
+    @property
+    def _passes(self) -> float:
+        """Passes so far, over the rows of the call."""
+        return self.readings.rows / self.rows_of_call
+
+    @property
+    def rows_of_call(self) -> int:
+        """Rows of the call that this run is a part of: it may fit some of them."""
+        return self.readings.m or self.problem.m
 
     # One epoch
 
@@ -212,7 +224,7 @@ class Run:
         self._record()
         if self.keeps and not self.cut_short:
             self.kept = self.ledger.snapshot()
-        self._end(self._verdicts())
+        self._end(self._judged())
 
     def _tell(self, callbacks: Sequence[Callback]) -> None:
         """Call the callbacks, outside the clock; any of them may stop the run."""
@@ -288,20 +300,24 @@ class Run:
 
     def _record(self) -> None:
         """Add a row to the history, and keep what is the best so far."""
-        ledger, problem = self.ledger, self.bound.problem
+        ledger = self.ledger
         with np.errstate(all="ignore"):
-            row, estimated = self._residuals(problem)
+            residual = self.bound.estimated_residual(self.state)
+            estimated = ~np.isnan(residual)
+            row = {"residual": residual}
+            row["cost"] = 0.5 * (residual * to_numpy(self.bound.problem.y_norm)) ** 2
+            self._measure(np.flatnonzero(~estimated), row)
             if self.X_true is not None:
                 truth = self.X_true
                 if ledger.active.size < self.count:
                     truth = _some(truth, ledger.active)
                 row["error"] = self._error(truth)
-        ledger.recorded = self.state
+        ledger.recorded, ledger.rows = self.state, self.readings.rows
         running = np.zeros(self.count, dtype=bool)
         running[ledger.active] = True
         entry = {
             "epoch": ledger.history.rows,
-            "passes": ledger.passes + self.state.passes,
+            "passes": self._passes,
             "seconds": ledger.seconds,
             "phase": " ".join([self.bound.solver.label(self.state), *dict.fromkeys(self.used)]),
             **{name: self._spread(name, value) for name, value in row.items()},
@@ -309,22 +325,19 @@ class Run:
         }
         ledger.history.append(entry)
         self.used = []
-        self._keep_best()
-        ledger.estimated = np.zeros(self.count, dtype=bool)
         ledger.estimated[ledger.active] = estimated
+        self._keep_best()
 
-    def _residuals(self, problem: Problem) -> tuple[dict[str, Any], Any]:
-        """Relative residuals and costs of the running problems, and which are those of few rows."""
-        found = self.bound.initial_residual(self.state)
-        known = False if found is None else ~np.isnan(found)
-        row = {}
-        if not np.all(known):
-            residual = self.bound.residual(self.state)
-            row = {"residual": problem.relative(residual), "cost": problem.cost_of(residual)}
-        if found is not None:
-            few = {"residual": found, "cost": 0.5 * (found * to_numpy(problem.y_norm)) ** 2}
-            row = {k: np.where(known, few[k], to_numpy(row[k])) for k in row} or few
-        return row, known
+    def _measure(self, which: Any, row: dict[str, Any]) -> None:
+        """Write residual and cost of some of the running problems, by position, into a row."""
+        bound, state = self.bound, self.state
+        if not len(which):
+            return
+        if len(which) < len(state.trials):
+            bound, state = bound.select(which.tolist()), state.select(which.tolist())
+        residual, problem = bound.residual(state), bound.problem
+        row["residual"][which] = to_numpy(problem.relative(residual))
+        row["cost"][which] = to_numpy(problem.cost_of(residual))
 
     def _error(self, truth: Any) -> Any:
         """Error of every running problem."""
@@ -346,24 +359,23 @@ class Run:
         active = ledger.active
         residual = row["residual"][active]
         error = np.broadcast_to(row.get("error", np.nan), (self.count,))[active]
-        estimated = np.broadcast_to(ledger.estimated, (self.count,))[active]
-        better = (residual < ledger.best_residual[active]) | estimated
+        better = (residual < ledger.best_residual[active]) | ledger.best_estimated[active]
         if ledger.best is None or (active.size == self.count and better.all()):
             ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
             ledger.best = ledger.best.put(active[better], self.state.X.take(better))
         ledger.best_residual[active[better]] = residual[better]
         ledger.best_error[active[better]] = error[better]
+        ledger.best_estimated[active[better]] = ledger.estimated[active[better]]
 
     def _best_of(self, k: int) -> Found:
         """Best iterate of a problem."""
         ledger = self.ledger
         X = ledger.best.take([k])
-        if np.broadcast_to(ledger.estimated, (self.count,))[
-            k
-        ]:  # nothing but the start, whose residual is now measured
+        if ledger.best_estimated[k]:
             problem = self.problem.trial(k)
             ledger.best_residual[k] = float(problem.relative_residual(X.single()))
+            ledger.best_estimated[k] = False
         return Found(X, float(ledger.best_residual[k]), float(ledger.best_error[k]))
 
     def _last(self, k: int, position: int) -> Found:
@@ -373,6 +385,23 @@ class Run:
         return Found(self.state.X.take([position]), float(row["residual"][k]), error)
 
     # Verdicts and phases
+
+    def _judged(self) -> Any:
+        """Status of every running problem; one that ends has its residual measured before."""
+        ledger, verdicts = self.ledger, self._verdicts()
+        ending = np.array([status is not None for status in verdicts], dtype=bool)
+        late = np.flatnonzero(ending & ledger.estimated[ledger.active])
+        if not late.size:
+            return verdicts
+        last = ledger.history.last
+        row = {name: last[name][ledger.active] for name in ("residual", "cost")}
+        with np.errstate(all="ignore"):
+            self._measure(late, row)
+        changed = {name: self._spread(name, value) for name, value in row.items()}
+        ledger.history.amend(changed | {"passes": self._passes})
+        ledger.estimated[ledger.active[late]] = False
+        self._keep_best()
+        return self._verdicts()
 
     def _verdicts(self) -> Any:
         """Status of every running problem; None where it goes on."""
@@ -481,9 +510,7 @@ class Run:
         ledger.active, ledger.waiting = np.sort(ledger.waiting), []
         ledger.phase += 1
         ledger.first_row = ledger.history.rows - 1
-        ledger.passes += self.state.passes
         best = [self._best_of(k) for k in ledger.active.tolist()]
-        ledger.estimated = False
         self._bind(warn=False)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))

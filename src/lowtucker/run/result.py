@@ -63,7 +63,9 @@ class Result:
         None for an iterate without one, such as a ShrunkTensor.
     epochs : int, or an array of them
     passes : float
-        Passes over all the rows by the solver, the start included.
+        Passes over all the rows, by what operators read in the whole call: starts, steps,
+        residuals, fits to part of the measurements, diagnosis. For rows in a file, the bytes that
+        were read over its size. A batch counts as one problem, that which reads the most.
     seconds : float
         Time of the iterations alone.
     solver : str

@@ -12,6 +12,7 @@ import numpy as np
 
 from lowtucker._array import size, without_gradients
 from lowtucker._array.clock import Clock
+from lowtucker._array.readings import Readings
 from lowtucker._array.threads import few_blas_threads
 from lowtucker.problem import Problem
 from lowtucker.run.checkpoint import Journal, fingerprint
@@ -69,6 +70,7 @@ class Scope:
         X_true: Any = None,
     ) -> None:
         self.clock, self._by_default = Clock(), False
+        self._readings = Readings(problem.m)
         self._given = problem
         self.keeper = Keeper()
         self.interrupt = Interrupt()
@@ -80,6 +82,7 @@ class Scope:
     def __enter__(self) -> Scope:
         with ExitStack() as stack:
             self.interrupt = stack.enter_context(interruptible())
+            stack.enter_context(self._readings.counting())
             stack.enter_context(without_gradients())
             stack.enter_context(few_blas_threads())
             self.units: Units = units_of(self._given)
@@ -127,7 +130,8 @@ class Scope:
 
     def export(self, result: Result) -> Result:
         """Result of the call as it is outside, and kept; with findings on limits and resuming."""
-        result = self.outside(result)
+        passes = self._readings.rows / self._readings.m  # all of the call, not of the last fit
+        result = replace(self.outside(result), passes=passes)
         result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
             return result

@@ -10,6 +10,7 @@ import numpy as np
 from lowtucker._array import all_finite, eps, real_dtype
 from lowtucker._array.clock import check_time
 from lowtucker._array.linalg import qr, solve
+from lowtucker._array.readings import read, side_by_side
 from lowtucker.operators.factored import face_splitting, row_chunks
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
@@ -109,7 +110,7 @@ class ALS(Manifold):
         problem, count = bound.problem, len(state.trials)
         before, now = np.asarray(state.memory.level), np.zeros(count)
         swept, broken = [], np.zeros(count, dtype=bool)
-        for k in range(count):
+        for k in side_by_side(range(count)):
             samples = problem.trial(k).as_entries
             assert samples is not None  # bind refuses others
             damping = DAMPING * min(1.0, float(before[k])) ** 2
@@ -119,11 +120,10 @@ class ALS(Manifold):
         X = TuckerTensor.concat(swept)
         memory, escapes = after_steps(state.memory, (before, now), problem, X, going=~broken)
         memory = replace(memory, level=np.where(broken, before, now).astype(before.dtype))
-        passes = state.passes + len(X.rank) + 1 + max(escape.passes for escape in escapes)
-        for k, escape in enumerate(escapes):
-            if escape.X is not None:
-                X = X.put([k], escape.X.batched())
-        after = replace(state, X=X, t=state.t + 1, passes=passes, memory=memory)
+        for k, found in enumerate(escapes):
+            if found is not None:
+                X = X.put([k], found.batched())
+        after = replace(state, X=X, t=state.t + 1, memory=memory)
         return blown_up(replace(after, t=state.t), broken) if broken.any() else after
 
 
@@ -159,6 +159,7 @@ def _rows_of_factor(
     order = A.sorted_by(k)
     gram = np.zeros((n, r, r), dtype=core.dtype)
     right = np.zeros((n, r), dtype=core.dtype)
+    read(problem.m)
     for part in row_chunks(problem.m, core.size):
         check_time()
         some = order[part]
@@ -190,6 +191,7 @@ def _step_of_core(
     A: Any = problem.A
 
     def chunks() -> Any:
+        read(problem.m)
         for part in row_chunks(problem.m, core.size):
             check_time()
             F = face_splitting([U[A.indices[part, j]] for j, U in enumerate(factors)])

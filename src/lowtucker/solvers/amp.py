@@ -145,17 +145,17 @@ class AMP(Shrinking):
         state = adopt(start, problem, None, Messages)
         if state.memory is None:  # of another solver
             fresh = self._first(problem, state.X.full(), state.seed, state.trials)
-            return replace(fresh, t=state.t, passes=state.passes)
-        rows = self.rows or look_at_rows(problem, state.seed, state.trials)[0]
+            return replace(fresh, t=state.t)
+        rows = self.rows or look_at_rows(problem, state.seed, state.trials)
         return replace(state, cache=rows)
 
     def _first(self, problem: Problem, full: Array, seed: int, trials: tuple[int, ...]) -> State:
-        rows, passes = (self.rows, 0.0) if self.rows else look_at_rows(problem, seed, trials)
+        rows = self.rows or look_at_rows(problem, seed, trials)
         residual, back = _misfit(problem, full)
         zero, vector = spread(0.0, problem), _weighted(problem, residual)
         lowest = spread(np.inf, problem)
         memory = Messages(full, vector, back, residual, lowest, zero, full, zero, residual)
-        state = first_state(ShrunkTensor(full, zero), memory, (seed, trials[0]), passes + 1)
+        state = first_state(ShrunkTensor(full, zero), memory, (seed, trials[0]))
         return replace(state, trials=trials, cache=rows)
 
     def advance(self, bound: Bound, state: State) -> State:
@@ -181,10 +181,7 @@ class AMP(Shrinking):
         )
         if problem.batch_shape:
             X = state.X.where(broken, X)
-        read = 1 if np.all(rows.orthogonal | np.asarray(rows.equal)) else 2
-        after = replace(
-            state, X=X, t=state.t + 1, memory=passed, passes=state.passes + read, diverged=broken
-        )
+        after = replace(state, X=X, t=state.t + 1, memory=passed, diverged=broken)
         stuck = self.is_stuck(after)
         if not np.any(stuck):
             return after

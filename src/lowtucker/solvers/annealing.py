@@ -172,14 +172,14 @@ class Annealing(Shrinking):
         problem = bound.problem
         if isinstance(start, State):
             state = adopt(start, problem, None, Course)
-            rows, _ = _rows(problem, state.seed, state.trials)
+            rows = _rows(problem, state.seed, state.trials)
             memory = state.memory or _fresh(state.X.full(), problem)
             return replace(state, memory=memory, cache=rows)
         full = start_tensor(start, problem)
         number, first = as_seed(seed)
-        rows, passes = _rows(problem, number, numbers_of(problem, first))
+        rows = _rows(problem, number, numbers_of(problem, first))
         X = ShrunkTensor(full, spread(0.0, problem))
-        state = first_state(X, _fresh(full, problem), (number, first), passes)
+        state = first_state(X, _fresh(full, problem), (number, first))
         return replace(state, cache=rows)
 
     def advance(self, bound: Bound, state: State) -> State:
@@ -207,10 +207,7 @@ class Annealing(Shrinking):
                 return replace(state, diverged=broken)
             X = state.X.where(broken, X)
         memory = self._judged(bound, X, replace(state.memory, previous=previous), state)
-        after = replace(
-            state, X=X, t=state.t + 1, memory=memory, passes=state.passes + self.inner,
-            diverged=broken,
-        )  # fmt: skip
+        after = replace(state, X=X, t=state.t + 1, memory=memory, diverged=broken)
         stuck = self.is_stuck(after)
         if self.judge is None or not np.any(stuck):
             return after
@@ -272,12 +269,12 @@ def _ahead(problem: Problem, rows: Rows, V: Array) -> Array:
     return xp.reshape(flat, V.shape)
 
 
-def _rows(problem: Problem, seed: int, trials: Sequence[int]) -> tuple[Rows, float]:
-    """Look at the rows, and count the passes."""
+def _rows(problem: Problem, seed: int, trials: Sequence[int]) -> Rows:
+    """Look at the rows."""
     energy = host(problem.y_norm) ** 2
     samples = problem.A.entry_samples()
     if samples is not None and samples[1] is None:
-        return _samples(problem, samples[0], energy), 0.0
+        return _samples(problem, samples[0], energy)
 
     def draw(trial: int) -> Any:
         return generator((seed, trial), Stream.PROBE).standard_normal(problem.shape)
@@ -291,7 +288,7 @@ def _rows(problem: Problem, seed: int, trials: Sequence[int]) -> tuple[Rows, flo
         v = v / per_trial(norm(v, batch_ndim=batch_ndim), v)
         _, ascent = problem.A.misfit(v, namespace(problem.y).zeros_like(problem.y), problem.weights)
         v, largest = -ascent, host(norm(ascent, batch_ndim=batch_ndim))
-    return Rows(_step(1.0 / (MARGIN * largest), problem), square), 1.0 + POWER
+    return Rows(_step(1.0 / (MARGIN * largest), problem), square)
 
 
 def _samples(problem: Problem, indices: Any, energy: Any) -> Rows:

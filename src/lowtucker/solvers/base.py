@@ -15,6 +15,7 @@ import numpy as np
 
 from lowtucker._array import Array, is_array, like, namespace, size
 from lowtucker._array.random import Seed
+from lowtucker._array.readings import Readings
 from lowtucker.problem import Problem
 from lowtucker.solvers.sampling import BlockSampler
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
@@ -80,7 +81,8 @@ class State:
         The number of each problem of the batch; the draws of step t are a function of (seed,
         trial, t).
     passes : float
-        Passes over all the rows so far, the start included.
+        Passes over all the rows that the start and the steps took, by what operators read
+        (:class:`Bound` counts); without residuals that were measured for the history.
     diverged : bool array, shape (*batch,)
         Problems whose next iterate was not finite; they stay at their last finite one.
     memory : Memory
@@ -229,28 +231,36 @@ class Bound:
 
     def init(self, start: Any, seed: Seed) -> State:
         """First state, from a tensor, from an earlier state (which it continues), or from zero."""
-        if self.is_batch:
-            return self.solver.init(self, start, seed)
-        state = self.solver.init(self, _of_one(start), seed)
-        return state if self.solver.batch_first else state.batched()
+        with Readings().counting() as readings:
+            if self.is_batch:
+                state = self.solver.init(self, start, seed)
+            else:
+                state = self.solver.init(self, _of_one(start), seed)
+                state = state if self.solver.batch_first else state.batched()
+        # what is measured again of a state is no step of its run
+        again = isinstance(start, State)
+        return replace(state, passes=start.passes if again else readings.rows / self.problem.m)
 
     def advance(self, state: State) -> State:
         """Next state: one step."""
-        if self.is_batch or self.solver.batch_first:
-            return self.solver.advance(self, state)
-        return self.solver.advance(self, state.single()).batched()
+        with Readings().counting() as readings:
+            if self.is_batch or self.solver.batch_first:
+                after = self.solver.advance(self, state)
+            else:
+                after = self.solver.advance(self, state.single()).batched()
+        return replace(after, passes=state.passes + readings.rows / self.problem.m)
 
     def residual(self, state: State) -> Array:
         """Residual y - A(X) of all measurements, shape (m,) or (batch, m)."""
         whole = self.is_batch or self.solver.batch_first
         return self.solver.residual(self, state if whole else state.single())
 
-    def initial_residual(self, state: State) -> Any:
-        """Relative residuals of starts by a few rows, NaN where they are not known; or None."""
+    def estimated_residual(self, state: State) -> Any:
+        """Relative residual of every problem by some rows; NaN where it has to be measured."""
+        unknown = np.full(len(state.trials), np.nan)
         if state.memory is None:  # of a start that failed
-            return None
-        found = self.solver.initial_residual(state, self.tol)
-        return None if found is None or np.isnan(found).all() else found
+            return unknown
+        return unknown if (found := self.solver.estimated_residual(self, state)) is None else found
 
     def error_estimate(self, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X, where there is a model; none for a batch."""
@@ -281,6 +291,8 @@ def _of_one(start: Any) -> Any:
 
 class Solver(ABC):
     """A way to solve a problem. Subclasses are frozen dataclasses of settings.
+
+    Passes are counted where operators read their rows, not by solvers.
 
     The methods get a bound solver, which has the problem, and states of one problem, or
     of a batch where the problem is one. Solvers that are ``batch_first`` get states of a batch, of
@@ -344,8 +356,8 @@ class Solver(ABC):
         """Name of what it does now, for the history."""
         return self.name
 
-    def initial_residual(self, state: State, tol: Any) -> Any:
-        """Relative residuals of starts by a few rows, NaN where these are near the tolerance.
+    def estimated_residual(self, bound: Bound, state: State) -> Any:
+        """Relative residuals by rows that were read anyway, NaN where they have to be measured.
 
         None where there are none.
         """

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 
 from lowtucker._array import Array
+from lowtucker._array.readings import side_by_side
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Memory
 from lowtucker.solvers.conjugate import Search
@@ -17,7 +18,7 @@ from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Escape", "Patient", "after_steps", "escaped"]
+__all__ = ["Patient", "after_steps", "escaped"]
 
 # A step that lowers the residual by a smaller share is that of a plateau; by less than the second,
 # where no escape was found either, that of a minimum
@@ -57,13 +58,6 @@ class Patient(Memory):
 Kept = TypeVar("Kept", bound=Patient)
 
 
-class Escape(NamedTuple):
-    """Outcome of an attempt: X with a lower residual, or None; and the passes it took."""
-
-    X: TuckerTensor | None
-    passes: float
-
-
 def after_steps(
     memory: Kept,
     levels: tuple[Any, Any],
@@ -72,11 +66,11 @@ def after_steps(
     *,
     residual: Array | None = None,
     going: Any = True,
-) -> tuple[Kept, list[Escape]]:
+) -> tuple[Kept, list[TuckerTensor | None]]:
     """Try to leave plateaus, where the last steps lowered the relative residuals by little.
 
     ``levels`` are these residuals before and after the steps. Returns the memory, with when to try
-    again, and the outcome for every problem. See :func:`escaped` for the cost; one pass more
+    again, and for every problem what was found. See :func:`escaped` for the cost; one pass more
     without the residual at X; none while the memory says to wait, or a problem is not ``going``.
     Attempts of a batch are made one after the other.
     """
@@ -85,21 +79,17 @@ def after_steps(
     still = ((1 - MINIMUM) * before > 0) & ((1 - MINIMUM) * before < now)
     stuck = still & (failed > 0)
     plateau = ((1 - PLATEAU) * before > 0) & ((1 - PLATEAU) * before < now)
-    outcome = [Escape(None, 0.0)] * len(wait)
-    for k in np.flatnonzero(plateau & (wait == 0) & going).tolist():
-        one, extra = problem.trial(k), 0.0
-        if residual is None:
-            left, extra = one.residual(X.trial(k)), 1.0
-        else:
-            left = some_of(residual, k)[: one.m]
-        found, passes = escaped(one, X.trial(k), left)
+    outcome: list[TuckerTensor | None] = [None] * len(wait)
+    for k in side_by_side(np.flatnonzero(plateau & (wait == 0) & going).tolist()):
+        one = problem.trial(k)
+        left = one.residual(X.trial(k)) if residual is None else some_of(residual, k)[: one.m]
+        found = outcome[k] = escaped(one, X.trial(k), left)
         failed[k] = failed[k] + 1 if found is None else 0
         wait[k], stuck[k] = 2 ** failed[k], still[k] and failed[k] > 0
-        outcome[k] = Escape(found, passes + extra)
     return replace(memory, wait=wait, failed=failed, stuck=stuck), outcome
 
 
-def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> Escape:
+def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> TuckerTensor | None:
     r"""Look for a tensor of lower residual by a step along the gradient, out of the tangent space.
 
     The best tensor of a smaller rank is a saddle of the objective at rank r, and a nearly
@@ -123,14 +113,12 @@ def escaped(problem: Problem, X: TuckerTensor, residual: Array) -> Escape:
     left = float(problem.weighted_norm(residual))
     found = _stepped(problem, X, residual, X.rank)
     if found is None:
-        return Escape(None, 2.0)
+        return None
     found = hosvd(found, X.rank, warn=False)
     if _is_lower(problem, found, left):
-        return Escape(found, 3.0)
+        return found
     found = None if problem.A.traits.isotropic else _replaced(problem, X)
-    if found is None:
-        return Escape(None, 3.0)
-    return Escape(found if _is_lower(problem, found, left) else None, 7.0 + 2 * STEPS)
+    return found if found is not None and _is_lower(problem, found, left) else None
 
 
 def _replaced(problem: Problem, X: TuckerTensor) -> TuckerTensor | None:

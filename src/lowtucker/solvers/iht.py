@@ -105,10 +105,9 @@ class IHT(Solver):
                 state = replace(state, memory=_fresh(state.X))
             draw = _draw(bound, state)
             block = problem.trusted_block(draw.rows)
-            again = self._aim(bound, block, draw, _measure(problem, block, state))
-            return replace(again, passes=start.passes)
+            return self._aim(bound, block, draw, _measure(block, state))
         X = as_start(start, problem, bound.thresholding)
-        return self._look(bound, first_state(X, _fresh(X), as_seed(seed), 0.0))
+        return self._look(bound, first_state(X, _fresh(X), as_seed(seed)))
 
     def advance(self, bound: Bound, state: State) -> State:
         """One step of Algorithm 1."""
@@ -128,13 +127,13 @@ class IHT(Solver):
         """All that the next step needs; an automatic one first learns how the last one did."""
         problem, draw = bound.problem, _draw(bound, state)
         block = problem.trusted_block(draw.rows)
-        state = _measure(problem, block, state)
+        state = _measure(block, state)
         if self.step == "auto":
             state, worse_than_zero = judge(problem, block, state)
             xp = namespace(worse_than_zero)
             if bool(xp.any(worse_than_zero)):
                 keep = xp.astype(~worse_than_zero, state.memory.damping.dtype)
-                state = _measure(problem, block, replace(state, X=state.X * keep))
+                state = _measure(block, replace(state, X=state.X * keep))
         return self._aim(bound, block, draw, state)
 
     def _aim(self, bound: Bound, block: Problem, draw: Draw, state: State) -> State:
@@ -143,8 +142,7 @@ class IHT(Solver):
             step = float(np.ldexp(float(self.step), self.unit))
             return replace(state, cache=replace(state.cache, step=step * _weight(draw, state)))
         step = state.memory.damping * normalised_step(block, state, bound.thresholding)
-        passes = state.passes + block.m / bound.problem.m
-        return replace(state, cache=replace(state.cache, step=step), passes=passes)
+        return replace(state, cache=replace(state.cache, step=step))
 
 
 def _fresh(X: Any) -> Damping:
@@ -162,12 +160,11 @@ def _draw(bound: Bound, state: State) -> Draw:
     return replace(draw, rows=slice(None)) if sampler.n_blocks == 1 else draw
 
 
-def _measure(problem: Problem, block: Problem, state: State) -> State:
+def _measure(block: Problem, state: State) -> State:
     """Residual and gradient of a block at X."""
     full = state.X.full()
     residual, gradient = block.residual_and_gradient(full)
-    passes = state.passes + block.m / problem.m
-    return replace(state, cache=Look(full, residual, gradient), passes=passes)
+    return replace(state, cache=Look(full, residual, gradient))
 
 
 def guarded(thresholding: Any, Z: Array, state: State) -> tuple[Any, Array]:

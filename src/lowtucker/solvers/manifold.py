@@ -23,6 +23,7 @@ from lowtucker._array import (
 from lowtucker._array.clock import TimeUp, check_time, unwatched
 from lowtucker._array.linalg import eigvalsh, solve
 from lowtucker._array.random import Seed, Stream, as_seed, generator, spawned
+from lowtucker._array.readings import side_by_side
 from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.problem import Problem
@@ -63,14 +64,13 @@ NOT_SEEN = 1e-3
 
 
 class Step(NamedTuple):
-    """A step in tangent coordinates, the fall of the cost it promises, and the passes it took.
+    """A step in tangent coordinates, and the fall of the cost it promises.
 
-    For a batch ``xi`` and ``promise`` have a leading axis.
+    For a batch both have a leading axis.
     """
 
     xi: Array
     promise: Any
-    passes: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,11 +90,6 @@ class Model:
         return cls(T, problem.A.tangent(T).normal_equations(problem.y, problem.weights))
 
     @property
-    def passes(self) -> float:
-        """Passes over the rows that it took."""
-        return 1.0
-
-    @property
     def residual(self) -> Array:
         """Residual r = y - A(X)."""
         return self.equations.residual
@@ -109,7 +104,7 @@ class Model:
         xi = damped_step(self.equations, damping)
         gram, gradient = self.equations[:2]
         curved = namespace(xi).matmul(gram, xi[..., None])[..., 0]
-        return Step(xi, 2 * dot(xi, gradient) - dot(xi, curved), 0.0)
+        return Step(xi, 2 * dot(xi, gradient) - dot(xi, curved))
 
     def select(self, which: Sequence[int]) -> Model:
         """Model of some of a batch, by position."""
@@ -148,11 +143,6 @@ class ProductModel:
         size = to_numpy(X.norm())
         ratio = seen / np.where(size > 0, size, 1.0)
         return cls(T, design, problem.weights, residual, gradient, ratio * ratio)
-
-    @property
-    def passes(self) -> float:
-        """Passes over the rows that it took."""
-        return 2.0
 
     def select(self, which: Sequence[int]) -> ProductModel:
         """Model of some of a batch, by position."""
@@ -196,9 +186,10 @@ class ProductModel:
             return self._step(float(damping), float(accuracy))
         count = self.T.batch_shape[0]
         given = zip(*np.broadcast_arrays(damping, accuracy, np.zeros(count))[:2], strict=True)
-        steps = [self._trial(k)._step(float(a), float(b)) for k, (a, b) in enumerate(given)]
-        xi, promise, passes = zip(*steps, strict=True)
-        return Step(namespace(*xi).stack(xi), np.array(promise), max(passes))
+        each = side_by_side(enumerate(given))
+        steps = [self._trial(k)._step(float(a), float(b)) for k, (a, b) in each]
+        xi, promise = zip(*steps, strict=True)
+        return Step(namespace(*xi).stack(xi), np.array(promise))
 
     def _step(self, damping: float, accuracy: float) -> Step:
         """Step of one model.
@@ -229,13 +220,13 @@ class ProductModel:
         )  # fmt: skip
         damp = math.sqrt(damping * math.ldexp(self.scale, -2 * unit))
         with np.errstate(over="ignore"):  # SciPy begins with 1e100, too large for float32
-            x, _, iterations, *_ = lsmr(
+            x, *_ = lsmr(
                 D, shifted(b, -size), damp, atol=accuracy, btol=accuracy, conlim=0, maxiter=INNER
             )
         fall = math.ldexp(float(norm(times(x))), size)
         xi = shifted(_from_reals(x, core), size - unit)
         promise = 2 * dot(xi, self.gradient) - fall * fall
-        return Step(xi, promise, 2.0 * iterations + 2)
+        return Step(xi, promise)
 
 
 def some_of(x: Array, which: Any) -> Array:
@@ -284,7 +275,6 @@ class Starts(NamedTuple):
 
     X: TuckerTensor
     levels: np.ndarray[Any, Any]
-    passes: float
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
@@ -314,10 +304,10 @@ class Manifold(Solver):
             if state.memory is None:
                 levels = np.ones(state.X.batch_shape)
                 state = replace(state, memory=self._first_memory(state.X, levels))
-            return replace(self._looked(bound, state), passes=start.passes)
+            return self._looked(bound, state)
         X = as_start(start, problem, settle_thresholding(None, rank, problem))
         X, seed = X if bound.is_batch else X.batched(), as_seed(seed)
-        count, passes = X.batch_shape[0], 0.0
+        count = X.batch_shape[0]
         trials = bound.trials or tuple(range(seed[1], seed[1] + count))
         levels = np.zeros(count)
         zero = np.flatnonzero(to_numpy(X.norm()) == 0)  # there is no tangent space at zero
@@ -326,9 +316,9 @@ class Manifold(Solver):
                 numbers = [(k, 0) for k in zero.tolist()]
                 made = self._starts(bound, numbers, (seed[0], trials))
             X = made.X if zero.size == count else X.put(zero, made.X)
-            levels[zero], passes = made.levels, made.passes
+            levels[zero] = made.levels
         memory = self._first_memory(X, levels)
-        state = first_state(X, memory, seed, passes)
+        state = first_state(X, memory, seed)
         return self._looked(bound, replace(state, trials=trials))
 
     def _looked(self, bound: Bound, state: State) -> State:
@@ -428,8 +418,7 @@ def bootstrap_starts(
     size = dot(w * y, y)
     level = np.sqrt(dot(w * left, left) / np.where(size > 0, size, 1.0))
     level = np.where((size > 0) & (sizes > 0), level, 1.0)
-    passes = 1.0 + (few / m if one_block else 1.0)
-    return Starts(X * factor, np.broadcast_to(level, (count,)), passes)
+    return Starts(X * factor, np.broadcast_to(level, (count,)))
 
 
 def _spectral_starts(A: Any, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
@@ -437,7 +426,7 @@ def _spectral_starts(A: Any, v: Array, rank: tuple[int, ...]) -> TuckerTensor:
     if A.traits.has_batch_tangent:
         together: TuckerTensor = A.spectral_start(v, rank)
         return together
-    each = [(A.trial(k), v[k, ...]) for k in range(v.shape[0])]
+    each = side_by_side([(A.trial(k), v[k, ...]) for k in range(v.shape[0])])
     found = [one.spectral_start(vector[: one.m], rank).batched() for one, vector in each]
     return TuckerTensor.concat(found)
 

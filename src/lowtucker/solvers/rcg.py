@@ -66,12 +66,11 @@ class RCG(Manifold):
         return Direction(**vars(Patient.of(len(levels))), direction=None)
 
     def _look(self, bound: Bound, state: State) -> State:
-        X, passes = state.X, state.passes + 1
-        search, kept = Search.at(bound.problem, X), state.memory.direction
+        search, kept = Search.at(bound.problem, state.X), state.memory.direction
         if kept is not None:  # a resumed run keeps its direction
             search = search._replace(direction=search.in_units(kept, 1))
         memory = replace(state.memory, direction=search.kept)
-        return replace(state, X=X, memory=memory, cache=search, passes=passes)
+        return replace(state, memory=memory, cache=search)
 
     def advance(self, bound: Bound, state: State) -> State:
         """One step along the direction, and the next direction."""
@@ -84,12 +83,10 @@ class RCG(Manifold):
         memory, escapes = after_steps(
             state.memory, (before, now), problem, new.T.X, residual=new.residual, going=~broken
         )
-        passes = state.passes + 2 + max(escape.passes for escape in escapes)
-        found = {k: escape.X.batched() for k, escape in enumerate(escapes) if escape.X is not None}
+        found = {k: X.batched() for k, X in enumerate(escapes) if X is not None}
         if found:
             X, which = TuckerTensor.concat(list(found.values())), list(found)
             new = new.put(which, Search.at(of_members(problem, which), X))
         memory = replace(memory, direction=new.kept)
-        passes += bool(found)
-        after = replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new, passes=passes)
+        after = replace(state, X=new.T.X, t=state.t + 1, memory=memory, cache=new)
         return blown_up(replace(after, t=state.t), broken) if broken.any() else after

@@ -18,6 +18,7 @@ from lowtucker._array import (
     to_numpy,
 )
 from lowtucker._array.clock import mostly_used
+from lowtucker._array.readings import side_by_side
 from lowtucker.limits import CLEAR, PLENTY
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
@@ -201,7 +202,7 @@ class RGN(Manifold):
         for _ in range(self.iht_steps):
             state = tiht.advance(state)
         X = made.X.put(prepared, state.X)
-        return Starts(X, 0 * made.levels, made.passes + state.passes)
+        return Starts(X, 0 * made.levels)
 
     def _look(self, bound: Bound, state: State) -> State:
         memory = state.memory
@@ -214,7 +215,7 @@ class RGN(Manifold):
             )
             for attempts in memory.problems
         ]
-        return self._state(replace(state, passes=state.passes + model.passes), problems, model)
+        return self._state(state, problems, model)
 
     def _at(self, start: Start, level: float) -> Start:
         """Start at a residual; a state of other measurements or weights begins anew."""
@@ -253,7 +254,7 @@ class RGN(Manifold):
         scale = np.broadcast_to(scale, (len(state.trials),))[owners]
         # a step that promises nothing: a least-squares solution that is not zero
         minimum = dot(step.xi, model.gradient) <= NOTHING * (levels * scale) ** 2
-        state = replace(state, t=state.t + 1, passes=state.passes + step.passes)
+        state = replace(state, t=state.t + 1)
         state, problems, moves = self._planned(bound, state, finite_vectors(step.xi), minimum)
         squares = np.where(scale > 0, scale, 1.0) ** 2
         return self._moved(bound, state, problems, moves, step, squares)
@@ -265,8 +266,8 @@ class RGN(Manifold):
     ) -> tuple[State, list[Attempts], list[Move]]:
         """Decide what the starts of every problem do next."""
         problems, moves, first = [], [], 0
-        broken, passes = np.zeros(len(state.trials), dtype=bool), 0.0
-        for k, attempts in enumerate(state.memory.problems):
+        broken = np.zeros(len(state.trials), dtype=bool)
+        for k, attempts in side_by_side(enumerate(state.memory.problems)):
             members = range(first, first + len(attempts.starts))
             first = members.stop
             broken[k] = not any(finite[i] for i in members)
@@ -278,46 +279,43 @@ class RGN(Manifold):
                     for i, start in zip(members, attempts.starts, strict=True)
                     if finite[i]
                 ]
-                attempts, some, cost = self._next(bound, state, attempts, going)
-                passes = max(passes, cost)
+                attempts, some = self._next(bound, state, attempts, going)
             problems.append(attempts)
             moves += some
-        state = replace(state, passes=state.passes + passes)
         if broken.any():
             state = blown_up(replace(state, t=state.t - 1), broken)
         return state, problems, moves
 
     def _next(
         self, bound: Bound, state: State, attempts: Attempts, going: list[tuple[Move, bool]]
-    ) -> tuple[Attempts, list[Move], float]:
-        """Decide what the starts of a problem do next; also the passes that it took to decide.
+    ) -> tuple[Attempts, list[Move]]:
+        """Decide what the starts of a problem do next.
 
         ``going`` are their steps, and whether these promise nothing.
         """
         moves: list[Move] = []
-        passes, k, rounding = 0.0, going[0][0].owner, ROUNDING * eps(bound.problem.y)
+        k, rounding = going[0][0].owner, ROUNDING * eps(bound.problem.y)
         for position, (move, minimum) in enumerate(going):
             trace = move.start.trace
             falling = len(trace) < 2 or trace[-1] < 0.5 * trace[-2]
             if trace[-1] <= rounding and not falling:  # rounding error: no further fall
-                return replace(attempts, stuck=True), [move._replace(stays=True)], passes
+                return replace(attempts, stuck=True), [move._replace(stays=True)]
             patience = SHORT if self.starts > 1 and not move.start.last else LONG
             if not (minimum or _is_stuck(trace, patience)):
                 moves.append(move)
                 continue
             others = len(moves) + len(going) - position - 1
-            attempts, after, cost = self._ended(bound, state, attempts, move, minimum, others)
-            passes += cost
+            attempts, after = self._ended(bound, state, attempts, move, minimum, others)
             if attempts.stuck:
                 best, _ = min(going, key=lambda one: one[0].start.level)
-                return attempts, [best._replace(stays=True)], passes
+                return attempts, [best._replace(stays=True)]
             moves += [] if after is None else [after]
         if len(moves) < len(attempts.starts):
             room = min(attempts.begun, self._together(bound)) - len(moves)
             numbers = range(attempts.begun, min(attempts.begun + room, self.starts))
             moves += [Move(k, Start(number)) for number in numbers]
             attempts = replace(attempts, begun=attempts.begun + len(numbers))
-        return attempts, moves, passes
+        return attempts, moves
 
     def _together(self, bound: Bound) -> int:
         """Starts of a problem that may run together."""
@@ -328,7 +326,7 @@ class RGN(Manifold):
 
     def _ended(
         self, bound: Bound, state: State, attempts: Attempts, move: Move, minimum: bool, others: int
-    ) -> tuple[Attempts, Move | None, float]:
+    ) -> tuple[Attempts, Move | None]:
         """Leave a saddle point, or give way to other starts, or give up; or go on, to noise."""
         model, start, i = state.cache.model, move.start, move.member
         problem = bound.problem.trial(move.owner)
@@ -338,17 +336,15 @@ class RGN(Manifold):
         over = over or _same_again(ends, plenty) or mostly_used("other starts")
         X, residual = model.T.X.trial(i), some_of(model.residual, i)[: problem.m]
         noise = is_noise(problem, residual, X) if not over and len(ends) == 1 else None
-        passes = float(noise is not None)
         # with fewer measurements, by normal equations, other starts are cheaper; and one start
         # alone is a refit of something good
         if not noise and (isinstance(model, ProductModel) or (plenty and self.starts > 1)):
-            found, cost = escaped(problem, X, residual)
-            passes += cost
+            found = escaped(problem, X, residual)
             if found is not None:
-                return attempts, move._replace(X=found.batched()), passes
+                return attempts, move._replace(X=found.batched())
         if noise and not minimum:
-            return attempts, move._replace(start=replace(start, last=True)), passes
-        return replace(attempts, ends=ends, stuck=bool(over or noise)), None, passes
+            return attempts, move._replace(start=replace(start, last=True))
+        return replace(attempts, ends=ends, stuck=bool(over or noise)), None
 
     def _moved(
         self,
@@ -363,10 +359,9 @@ class RGN(Manifold):
         old, fresh = state.cache.model, [move for move in moves if not move.stays]
         models, levels = [old], iter(enumerate([0.0]))
         if fresh:
-            X, passes = self._iterates(bound, state, fresh, step.xi)
+            X = self._iterates(bound, state, fresh, step.xi)
             tried, relative = self._measured(bound, X, [move.owner for move in fresh])
             models, levels = [tried, old], iter(enumerate(relative))
-            state = replace(state, passes=state.passes + passes + tried.passes)
         starts: list[list[Start]] = [[] for _ in problems]
         places = []
         for move in moves:
@@ -391,13 +386,13 @@ class RGN(Manifold):
 
     def _iterates(
         self, bound: Bound, state: State, moves: Sequence[Move], xi: Array
-    ) -> tuple[TuckerTensor, float]:
-        """Iterates to which starts go, and the passes that new ones took."""
-        T, passes = state.cache.model.T, 0.0
+    ) -> TuckerTensor:
+        """Iterates to which starts go."""
+        T = state.cache.model.T
         steps = [k for k, move in enumerate(moves) if move.steps]
         given = [k for k, move in enumerate(moves) if move.X is not None]
         new = [k for k, move in enumerate(moves) if move.member is None]
-        parts = []
+        parts: list[Any] = []
         if steps:
             members = [moves[k].member for k in steps]
             everyone = members == list(range(T.batch_shape[0]))
@@ -407,13 +402,12 @@ class RGN(Manifold):
         parts += [moves[k].X for k in given]
         if new:
             which = [(moves[k].owner, moves[k].start.number) for k in new]
-            made = self._starts(bound, which, (state.seed, state.trials))
-            parts.append(made.X)
-            passes = made.passes
+            parts.append(self._starts(bound, which, (state.seed, state.trials)).X)
         if len(parts) == 1:
-            return parts[0], passes
+            found: TuckerTensor = parts[0]
+            return found
         order = [*steps, *given, *new]
-        return TuckerTensor.concat(parts).take(np.argsort(order)), passes
+        return TuckerTensor.concat(parts).take(np.argsort(order))
 
 
 def _after(start: Start, level: float, fell: float, promise: float) -> tuple[Start, bool]:

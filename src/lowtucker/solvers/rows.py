@@ -71,8 +71,8 @@ class Rows(Cache):
         return host(squares / (self.gain * self.total) * np.maximum(share, 0.0))
 
 
-def look_at_rows(problem: Problem, seed: int, trials: Sequence[int]) -> tuple[Rows, float]:
-    """Look at the rows, and count the passes; random numbers are those of (seed, trial)."""
+def look_at_rows(problem: Problem, seed: int, trials: Sequence[int]) -> Rows:
+    """Look at the rows; random numbers are those of (seed, trial). Two to 2 + PROBES passes."""
     parts = 2 if is_complex(problem.y) and not is_complex_tensor(problem) else 1
     weights = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
     total, N = parts * host(np.sum(weights, axis=-1)), size(problem.shape)
@@ -92,14 +92,14 @@ def look_at_rows(problem: Problem, seed: int, trials: Sequence[int]) -> tuple[Ro
     equal = host(np.all((weights == 0) | (weights == 1), axis=-1)) > 0
     orthogonal = (away < ORTHOGONAL) & (total < N)
     if np.all(orthogonal):
-        return Rows(ratio * total / N, total, orthogonal, equal, found), 2.0
+        return Rows(ratio * total / N, total, orthogonal, equal, found)
     if problem.A.traits.has_fast_row_norms:
         norms = to_numpy(problem.A.row_norms())
-        gain, passes = host(np.sum(weights * norms**2, axis=-1)) / N, 3.0
+        gain = host(np.sum(weights * norms**2, axis=-1)) / N
     else:
-        gain, passes = _gain_by_probes(problem, draws), 2.0 + PROBES
+        gain = _gain_by_probes(problem, draws)
     gain = host(np.where(orthogonal, ratio * total / N, gain))
-    return Rows(gain, total, orthogonal, equal, found), passes
+    return Rows(gain, total, orthogonal, equal, found)
 
 
 def _gain_by_probes(problem: Problem, draws: Sequence[Any]) -> Any:

@@ -114,17 +114,17 @@ def in_dtype(X: Any, problem: Problem) -> Any:
     return X.from_parts({name: moved(x) for name, x in X.parts().items()})
 
 
-def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int], passes: float) -> State:
-    """State at the start, after some passes."""
+def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int]) -> State:
+    """State at the start."""
     number, first = seed
     trials = tuple(range(first, first + size(X.batch_shape)))
     one = namespace(X.norm()).ones_like(X.norm())
-    return State(X, 0, number, trials, passes, one < 0, memory)
+    return State(X, 0, number, trials, 0.0, one < 0, memory)
 
 
 def failed_start(problem: Problem, thresholding: Any, seed: Seed) -> State:
     """State of a run that could not begin: at zero, and at its end."""
-    state = first_state(zero_iterate(problem, thresholding), None, as_seed(seed), 0.0)
+    state = first_state(zero_iterate(problem, thresholding), None, as_seed(seed))
     return replace(state, diverged=~state.diverged)
 
 

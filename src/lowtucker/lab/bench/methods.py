@@ -15,6 +15,7 @@ from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator
 from lowtucker.problem import Problem
 from lowtucker.recovery import recover, solve
+from lowtucker.run.history import History
 from lowtucker.run.result import Result
 from lowtucker.run.stopping import ErrorBelow, MaxEpochs, Stalled
 from lowtucker.solvers import TIHT, StoTIHT
@@ -82,8 +83,8 @@ class IHTMethod(Method):
     """TIHT or StoTIHT, with two advantages.
 
     A fixed step is the best of ``steps`` on tuning problems, by the true error. A run also uses
-    the true tensor to stop: it ends once the error is small enough, and its time is that of the
-    iterations alone, without the residuals that a practical stopping rule needs.
+    the true tensor to stop: it ends once the error is small enough, and its time and passes are
+    those of the iterations alone, without the residuals that a practical stopping rule needs.
     """
 
     name: str
@@ -102,12 +103,17 @@ class IHTMethod(Method):
         )
         # of the wall time of the iterations, the share that other processes left to this one
         seconds = result.seconds * (time.process_time() - begin) / wall
-        passes: Any = result.passes
+        passes: Any = self._passes(result.history)
         if case.A.batch_shape:
             trials = range(case.A.batch_shape[0])
-            passes = np.array([result.trial(k).history["passes"][-1] for k in trials])
+            passes = np.array([self._passes(result.trial(k).history) for k in trials])
         reached = np.where(np.asarray(result.error) <= tol, passes, np.nan)
         return Outcome(result.error, passes, seconds, reached)
+
+    def _passes(self, history: History) -> float:
+        """Passes of the iterations alone: StoTIHT measures the residual for every row."""
+        residuals = history.rows if isinstance(self.solver, StoTIHT) else 0
+        return float(history["passes"][-1]) - residuals
 
     def with_step(self, step: float) -> IHTMethod:
         """Return the method with a fixed step."""

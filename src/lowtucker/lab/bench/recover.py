@@ -60,8 +60,8 @@ class Row:
         ("worse"), or else a median over the trials.
     value : float
     passes : float
-        Passes over A of the whole run, as counted by ``Result.passes``: without those that only
-        compute a residual. The median.
+        Passes over A of the whole run, as counted by ``Result.passes``; of TIHT and StoTIHT
+        without those that only compute a residual. The median.
     passes_to_tol : float
         Passes until the error was small enough; the median. NaN if not reached, not known, or if
         the row is not timed.
