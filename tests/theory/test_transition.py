@@ -46,13 +46,13 @@ def same(one, two):
 def computed(monkeypatch):
     """(m, trial) of every trial that is computed."""
     seen = []
-    before = RandomRecoveries.trial
+    before = RandomRecoveries.compute
 
-    def trial(self, m, seed):
-        seen.append((m, seed[1]))
-        return before(self, m, seed)
+    def compute(self, cell, first, count, seed):
+        seen.extend((cell.m, k) for k in range(first, first + count))
+        return before(self, cell, first, count, seed)
 
-    monkeypatch.setattr(RandomRecoveries, "trial", trial)
+    monkeypatch.setattr(RandomRecoveries, "compute", compute)
     return seen
 
 
@@ -351,21 +351,26 @@ def test_operators_are_identified_by_their_measurements(tmp_path, computed):
 
 def test_damaged_file_is_computed_again(tmp_path, computed):
     first = call(folder=tmp_path)
-    files = sorted(tmp_path.rglob("2-3.npz"))
+    files = sorted(tmp_path.rglob("0-4.npz"))
     assert len(files) == 2
     files[0].write_bytes(files[0].read_bytes()[:50])
     computed.clear()
     same(call(folder=tmp_path), first)
-    assert [k for _, k in computed] == [2]
+    assert [k for _, k in computed] == [0, 1, 2, 3]
 
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    return call()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RandomRecoveries, "stack", 2)
+        return call()
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_phase_transition_resumes_after_an_interrupt(tmp_path, computed, after, uninterrupted):
+def test_phase_transition_resumes_after_an_interrupt(
+    tmp_path, computed, after, uninterrupted, monkeypatch
+):
+    monkeypatch.setattr(RandomRecoveries, "stack", 2)  # batches of two trials
 
     def interrupt(done, total, text):
         if done > after:
@@ -373,7 +378,7 @@ def test_phase_transition_resumes_after_an_interrupt(tmp_path, computed, after, 
 
     with pytest.raises(KeyboardInterrupt):
         call(folder=tmp_path, progress=interrupt)
-    assert len(computed) == after + 1
+    assert len(computed) == 2 * (after // 2 + 1)
     same(call(folder=tmp_path), uninterrupted)
     assert len(computed) == len(set(computed)) == 8
 

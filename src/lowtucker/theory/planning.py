@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -13,13 +14,14 @@ import numpy as np
 from lowtucker._array import as_integer, as_shape, size
 from lowtucker._array.memory import readable_bytes
 from lowtucker.simulation.base import Columns
-from lowtucker.simulation.runner import run
+from lowtucker.simulation.runner import run, worker_pool
 from lowtucker.simulation.store import Store
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.transition import PhaseTransition, check_rate
 from lowtucker.theory.trials import (
+    LARGE_MATRIX,
     RandomRecoveries,
     Report,
     Simulation,
@@ -42,6 +44,8 @@ TOL = 1e-5
 EPOCHS, FEWER_EPOCHS = 60, 30
 # Default number of trials: the largest, the smallest, and the seconds to spend on a level
 MOST, FEWEST, PER_LEVEL = 20, 5, 20
+# Trials of a first look at a level on the way down
+LOOK = 5
 # Seconds of a trial, and bytes of its operator, above which a smaller tensor is simulated
 SLOW, LARGE_A = 6.0, 1.8e8
 # Smallest n_k / r_k of that tensor, unless the true one has less: below it there are too few
@@ -231,10 +235,11 @@ def plan(
     few = min(MOST, max(FEWEST, int(PER_LEVEL / seconds)))
     trials = few if trials is None else as_integer(trials, "trials")
     epochs = _epochs(operator, degrees_of_freedom(small, ranks), seconds)
-    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs)
+    dtype = _dtype(operator, small, ranks)
+    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs, dtype)
     settings = {"seed": seed, "folder": folder, "workers": workers, "progress": progress}
-    with Simulation.opened(**settings) as simulation:
-        transition = _Search(experiment, simulation, rate, trials).run(FIRST[operator])
+    with Simulation.opened(**settings) as simulation, worker_pool(simulation.workers) as pool:
+        transition = _Search(experiment, simulation, pool, rate, trials).run(FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
     return _completed(replace(draft, notes=_notes_on(draft, epochs)))
@@ -250,6 +255,13 @@ def _seconds(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> fl
         return N / 4e5 + retractions
     passes = dof * N / 8e6 if operator == "gaussian" else 0.0
     return passes + 1.5e-9 * dof**3 + retractions
+
+
+def _dtype(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> str:
+    """Precision of Gaussian rows: single if a matrix is large, and most of the time to read it."""
+    m = per_dof(FIRST[operator], degrees_of_freedom(shape, rank))
+    large = operator == "gaussian" and m * size(shape) > LARGE_MATRIX
+    return "float32" if large else "float64"
 
 
 def _epochs(operator: str, dof: int, seconds: float) -> int:
@@ -289,70 +301,79 @@ class _Simulated(NamedTuple):
 
     columns: Columns
     reached: bool
+    wanted: int
 
 
 class _Search:
     """Search for the smallest number of measurements that reaches a rate."""
 
     def __init__(
-        self, experiment: RandomRecoveries, simulation: Simulation, rate: float, trials: int
+        self,
+        experiment: RandomRecoveries,
+        simulation: Simulation,
+        pool: Executor,
+        rate: float,
+        trials: int,
     ) -> None:
-        self.experiment, self.simulation = experiment, simulation
+        self.experiment, self.simulation, self.pool = experiment, simulation, pool
         self.rate, self.trials = rate, trials
         self.dof = degrees_of_freedom(experiment.shape, experiment.rank)
         self.levels: dict[int, _Simulated] = {}
-        self.done = 0  # trials of the levels so far, for the report
+        self.done = 0  # trials so far, for the report
 
     def run(self, first: float) -> PhaseTransition:
         """Go down from the first level until the rate is missed, then up until it holds twice.
 
-        The second level that reaches the rate is suggested, so it must also hold for new trials:
+        On the way down a first look at a level suffices where it reaches the rate: the way up
+        decides. The second level that reaches the rate is suggested, so it must also hold for new trials:
         the first one may have been selected by chance.
         """
         passed = 0
         for lowest in LADDER[LADDER.index(first) :: -1]:
-            if not self.reached(lowest):
+            few = min(LOOK, self.trials)
+            if not (self.reached(lowest, few) or self.reached(lowest, self.trials)):
                 break
         for ratio in LADDER[LADDER.index(lowest) :]:
-            passed = passed + 1 if self.reached(ratio) else 0
+            passed = passed + 1 if self.reached(ratio, self.trials) else 0
             if passed == 2:
-                if self.reached(ratio, again=True):
+                if self.reached(ratio, 2 * self.trials):
                     break
                 passed = 0
-        self.report(max(LEVELS * self.trials, self.done), "done")
+        self.report(max(LEVELS * self.trials, self.before()), "done")
         columns = {m: level.columns for m, level in self.levels.items()}
         return PhaseTransition.of(self.experiment, columns)
 
-    def reached(self, ratio: float, again: bool = False) -> bool:
-        """Whether a level reaches the rate; ``again`` doubles the number of its trials."""
+    def reached(self, ratio: float, trials: int) -> bool:
+        """Whether a level reaches the rate in so many trials, or did so in more."""
         # levels above the number of entries are one level
         m = min(per_dof(ratio, self.dof), size(self.experiment.shape))
-        if again:
-            self.levels[m] = self.simulate(m, 2 * self.trials, self.done - self.trials)
-        elif m not in self.levels:
-            self.levels[m] = self.simulate(m, self.trials, self.done)
-        else:
-            return self.levels[m].reached
-        self.done += self.trials
+        if m not in self.levels or self.levels[m].wanted < trials:
+            self.levels[m] = self.simulate(m, trials)
         return self.levels[m].reached
 
-    def simulate(self, m: int, trials: int, before: int) -> _Simulated:
-        """Simulate a level; ``before`` trials of other levels are counted in the report."""
+    def before(self, m: int | None = None) -> int:
+        """Return the number of trials of the levels so far, but for one."""
+        return sum(level.wanted for k, level in self.levels.items() if k != m)
+
+    def simulate(self, m: int, trials: int) -> _Simulated:
+        """Simulate a level."""
         one = self.experiment.at([m])
         jobs = self.simulation.pending(one, trials)
         stored = min((job.first for job in jobs), default=trials)
+        before = self.before(m)
         store = _WatchedStore(self, one, trials, before, self.simulation.stored(one, stored))
         workers = self.simulation.workers if m * size(one.shape) > SMALL else 1
         try:
             store.check()
-            run(jobs, store, workers=workers)
+            run(jobs, store, workers=workers, pool=self.pool)
             found = self.simulation.stored(one, trials)
         except _RateMissed:
             found = self.simulation.stored(one, store.counted)
         failed = np.cumsum(~one.recovered(found["error"]))
         # independent of the order in which the workers finish
         end = int(np.searchsorted(failed, self.too_many(trials))) + 1
-        return _Simulated({name: x[:end] for name, x in found.items()}, end > len(failed))
+        columns = {name: x[:end] for name, x in found.items()}
+        return _Simulated(columns, end > len(failed), trials)
 
     def too_many(self, trials: int) -> int:
         """Return the number of failures that makes the rate impossible."""
@@ -360,6 +381,7 @@ class _Search:
 
     def report(self, done: int, text: str) -> None:
         """Report finished trials; their total number is an estimate."""
+        self.done = done = max(done, self.done)
         total = max(LEVELS * self.trials, math.ceil(done / self.trials) * self.trials)
         self.simulation.report(done, total, text)
 
@@ -383,11 +405,12 @@ class _WatchedStore(Store):
         self.counted = self.failures = 0
 
     def put(self, experiment: Any, cell: Any, seed: int, first: int, made: Columns) -> None:
-        """Store and report a trial; end the level if it is decided."""
+        """Store and report a batch of trials; end the level if it is decided."""
         super().put(experiment, cell, seed, first, made)
-        self.errors[first] = made["error"][0]
-        done = len(self.errors)
-        self.search.report(self.before + done, f"m = {cell.m}: {done} of {self.trials}")
+        for k, error in enumerate(made["error"], first):
+            self.errors[k] = error
+            done = len(self.errors)
+            self.search.report(self.before + done, f"m = {cell.m}: {done} of {self.trials}")
         self.check()
 
     def check(self) -> None:
@@ -436,7 +459,9 @@ def _solvers(
     Asks for a tiny operator of the same kind.
     """
     A = draw_operator(operator, (2,) * len(shape), 1, 0)
-    problem: Any = SimpleNamespace(A=A, shape=shape, batch_shape=(), equations=m, m=m)
+    problem: Any = SimpleNamespace(
+        A=A, shape=shape, batch_shape=(), equations=m, fewest_equations=m, m=m
+    )
     solvers = automatic(problem, rank)
     numbers = max(solver.memory_estimate(problem, rank) for solver in solvers)
     return tuple(solver.name for solver in solvers), 8 * numbers
