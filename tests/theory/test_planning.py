@@ -29,6 +29,7 @@ def outcomes(monkeypatch):
             return (1e-8 if succeeds(m, seed[1]) else 0.5), float(m), True
 
         monkeypatch.setattr(RandomRecoveries, "trial", trial)
+        monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
         return seen
 
     return set_rule
@@ -294,6 +295,7 @@ def test_recoveries_not_reported_as_success_are_counted(monkeypatch):
         return (1e-8 if m >= 125 else 0.5), 3.0, seed[1] % 4 > 0
 
     monkeypatch.setattr(RandomRecoveries, "trial", trial)
+    monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
     made = plan(SHAPE, RANK, trials=4)
     assert made.simulated["called_success"] == 6
     assert "Of the 8 recovered tensors, 6 were reported as success (result.success)" in str(made)

@@ -40,10 +40,12 @@ LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 1
 FIRST = {"gaussian": 3.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
 # Relative error that counts as recovered
 TOL = 1e-5
-# Epochs of a trial; fewer where Gauss-Newton steps are slow: a success needs few, a failure all
-EPOCHS, FEWER_EPOCHS = 60, 30
+# Epochs of a trial; fewer where Gauss-Newton steps are slow, and a trial takes so many seconds: a
+# success needs few, a failure all, the last ones of 16 starts each (30x30x30, rank (3,3,3): 8 s for
+# 60 epochs, 1 s for 30, and the same successes)
+EPOCHS, FEWER_EPOCHS, LONG = 60, 30, 0.5
 # Default number of trials: the largest, the smallest, and the seconds to spend on a level
-MOST, FEWEST, PER_LEVEL = 20, 5, 20
+MOST, FEWEST, PER_LEVEL = 20, 5, 10
 # Trials of a first look at a level on the way down
 LOOK = 5
 # Seconds of a trial, and bytes of its operator, above which a smaller tensor is simulated
@@ -267,7 +269,7 @@ def _dtype(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> str:
 def _epochs(operator: str, dof: int, seconds: float) -> int:
     """Number of epochs of a trial: RCG and ALS need many, each of them fast."""
     newton = operator != "dct" and (operator != "entries" or dof <= LARGE)
-    return FEWER_EPOCHS if newton and seconds > 1 else EPOCHS
+    return FEWER_EPOCHS if newton and seconds > LONG else EPOCHS
 
 
 def _affordable(
