@@ -542,3 +542,48 @@ def test_unattainable_rank_warns_once(outcomes):
     assert len(caught) == 1
     assert made.rank == (1, 1, 1)
     assert not made.scaled_down
+
+
+# Looks, batches, precision
+
+
+def test_a_first_look_suffices_on_the_way_down(outcomes):
+    """Five trials at 3 and 2.5 dof; at 2 dof the way up completes them, and decides."""
+    seen = outcomes(lambda m, k: m >= 125 or (m == 100 and k != 7))
+    made = plan(SHAPE, RANK, trials=20)
+    assert order(seen) == [150, 125, 100, 88, 100, 125]
+    assert ratios(made) == [1.76, 2, 2.5, 3]
+    np.testing.assert_array_equal(made.transition.trials, [2, 20, 40, 5])
+    assert len(seen) == len(set(seen))
+    assert made.m == 125
+
+
+def test_a_look_that_misses_the_rate_is_completed(outcomes):
+    """One failure in five trials misses a rate of 95 %, one in twenty does not."""
+    seen = outcomes(lambda m, k: m >= 150 or (m == 125 and k != 2))
+    made = plan(SHAPE, RANK, trials=20)
+    assert [k for m, k in seen if m == 125] == list(range(20))
+    np.testing.assert_array_equal(made.transition.trials, [2, 20, 40])
+    assert made.m == 150
+
+
+def test_plan_by_batches_is_that_of_single_trials(monkeypatch):
+    settings = {"shape": (5, 5, 6), "rank": (1, 2, 2), "trials": 6}
+    made = plan(**settings)
+    monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
+    single = plan(**settings)
+    assert (made.m, made.notes) == (single.m, single.notes)
+    np.testing.assert_array_equal(made.transition.m, single.transition.m)
+    np.testing.assert_array_equal(made.transition.recovered, single.transition.recovered)
+
+
+def test_large_matrices_are_drawn_in_single_precision():
+    assert planning._dtype("gaussian", (30,) * 3, (3,) * 3) == "float32"
+    assert planning._dtype("gaussian", (10,) * 3, (2,) * 3) == "float64"
+    assert planning._dtype("entries", (30,) * 3, (3,) * 3) == "float64"
+    large = RandomRecoveries("gaussian", (), (12,) * 3, (2,) * 3, "auto", 0.0, 1e-5, 60, "float32")
+    A = draw_operator("gaussian", (12,) * 3, 170, (0, 0), large.dtype)
+    assert A.dtype == np.float32
+    error, _, success = large.trial(170, (0, 0))
+    assert error < 1e-5
+    assert success

@@ -546,3 +546,43 @@ def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
     k = int(file.stem.split("-")[0])
     error = Job(experiment, level, 0, k, 1)()["error"]
     assert lt.io.load_array(file, "error") == error  # not a partial result
+
+
+# Batches
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, OWN, own], ids=str)
+def test_trials_of_a_batch_are_those_of_single_ones(operator):
+    experiment = RandomRecoveries(operator, (), SHAPE, RANK, "auto", 0.0, 1e-5)
+    few = Level(28 if operator == "gaussian" else 80, "any")  # some take several starts
+    assert experiment.batch(few) == 50
+    made = experiment.compute(few, 3, 6, seed=2)
+    single = [experiment.trial(few.m, (2, k)) for k in range(3, 9)]
+    error, passes, success = np.array(single, dtype=float).T
+    np.testing.assert_array_equal(made["error"] <= 1e-5, error <= 1e-5)
+    np.testing.assert_array_equal(made["success"], success)
+    np.testing.assert_allclose(np.log10(made["error"] + 1e-9), np.log10(error + 1e-9), atol=0.5)
+    assert (made["passes"] >= passes - 1e-9).all()
+    assert np.median(made["passes"] - passes) <= 0.15 * np.median(passes) + 1
+
+
+def test_batches_are_cut_to_fit_and_large_problems_run_one_by_one():
+    def trials_together(operator, shape, rank, m, noise=0.0):
+        experiment = RandomRecoveries(operator, (), shape, rank, "auto", noise, 1e-5)
+        return experiment.batch(Level(m, "any"))
+
+    assert trials_together("gaussian", SHAPE, RANK, 44) == 50
+    assert trials_together("gaussian", SHAPE, RANK, 44, noise=0.1) == 1
+    assert trials_together("gaussian", (30,) * 3, (3,) * 3, 540) == 1
+    assert trials_together("entries", (30,) * 3, (3,) * 3, 2000) > 1
+    assert trials_together("entries", (40,) * 3, (3,) * 3, 2000) == 1
+    # 1e6 numbers and 16 Gram matrices of 288^2
+    count = trials_together("gaussian", (10,) * 3, (6,) * 3, 1000)
+    assert count == int(2.56e8 / 8 / (10**6 + 16 * 288**2))
+
+
+def test_progress_counts_the_trials_of_a_batch(tmp_path):
+    heard = []
+    call(progress=lambda *news: heard.append(news), folder=tmp_path, trials=3)
+    assert heard == [(k, 6, "m = 66" if k < 4 else "m = 33") for k in range(1, 7)]
+    assert len(list(tmp_path.rglob("0-3.npz"))) == 2

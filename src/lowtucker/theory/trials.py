@@ -30,6 +30,7 @@ from lowtucker.operators import (
 )
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
+from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.simulation.base import Columns, Experiment
 from lowtucker.simulation.runner import Job, pending, results, run
@@ -38,6 +39,7 @@ from lowtucker.status import Status
 from lowtucker.tensor import TuckerTensor, degrees_of_freedom, random_tucker
 from lowtucker.tensor.random import gaussians
 from lowtucker.theory.isometry import as_accepted
+from lowtucker.theory.passes import PassesOfEach
 
 __all__ = [
     "OPERATORS",
@@ -148,28 +150,37 @@ class RandomRecoveries(Experiment):
     def together(self, m: int, seed: tuple[int, int], count: int) -> list[tuple[Any, ...]]:
         """Return what :meth:`trial` does for so many trials from ``seed`` on, to rounding.
 
-        They are one batch of problems. Only ``passes`` may be larger: where some trials take
-        another start, the passes of these starts count for all that still run.
+        They are one batch of problems. Only ``passes`` may be larger: up to one for each solver, as
+        trials of a batch end with an epoch, and where trials begin a start in the same epoch.
         """
         seeds = [(seed[0], seed[1] + k) for k in range(count)]
         if self.operator == "gaussian":  # matrices in one array
-            A: MeasurementOperator = gaussian(
-                self.shape, m, seed, trials=count, dtype=self.dtype
-            )
+            A: MeasurementOperator = gaussian(self.shape, m, seed, trials=count, dtype=self.dtype)
         else:
             A = batch([draw_operator(self.operator, self.shape, m, one) for one in seeds])
         truths = [self._truth(A, one) for one in seeds]
         X_true = TuckerTensor.concat([X.batched() for X in truths])
-        result = self._solved(Problem(A, A.forward(X_true)), None, seed)
-        errors = relative_error(result.X, X_true)
-        return list(zip(errors, _passes_of_each(result), result.success, strict=True))
+        passes = PassesOfEach()
+        result = self._solved(Problem(A, A.forward(X_true)), None, seed, passes)
+        errors = to_numpy(relative_error(result.X, X_true))
+        return list(zip(errors, passes.of(result, seed[1]), result.success, strict=True))
 
     def _truth(self, A: MeasurementOperator, seed: Seed) -> TuckerTensor:
         return as_accepted(A, random_tucker(self.shape, self.rank, seed, dtype=A.dtype or float))
 
-    def _solved(self, problem: Problem, std: float | None, seed: Seed) -> Result:
+    def _solved(
+        self, problem: Problem, std: float | None, seed: Seed, *callbacks: Callback
+    ) -> Result:
         fit = Fit(
-            self.solver, 0.1 * self.tol, self.max_epochs, None, std, None, seed, (), "squared"
+            self.solver,
+            0.1 * self.tol,
+            self.max_epochs,
+            None,
+            std,
+            None,
+            seed,
+            callbacks,
+            "squared",
         )
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", SlowOperatorWarning)
@@ -217,13 +228,6 @@ class Simulation:
         (level,) = experiment.levels
         found = self.store.get(experiment, level, self.seed, count) if count else None
         return found or dict.fromkeys(COLUMNS, np.zeros(0))
-
-
-def _passes_of_each(result: Result) -> NumPyArray:
-    """Return the passes that a batch took while each of its trials was running."""
-    history = result.history
-    passes: NumPyArray = np.diff(history["passes"], prepend=0.0) @ history["running"]
-    return passes
 
 
 def draw_operator(
