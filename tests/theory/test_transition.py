@@ -524,7 +524,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
-    """A real process and a real signal, sent after two of 10,000 trials."""
+    """A real process and a real signal, sent after two batches of 10,000 trials."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "kept"), str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -539,13 +539,13 @@ def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
     assert process.returncode == -signal.SIGINT
     experiment = RandomRecoveries("gaussian", (), (12,) * 3, (2,) * 3, "auto", 0.0, 1e-5)
     level = Level(60, "gaussian")
-    count = len(list((tmp_path / "kept").rglob("*.npz")))
-    missing = Store(tmp_path / "kept").missing(experiment, level, 0, count + 4)
-    assert sum(n for _, n in missing) == 4  # every stored file is complete
-    file = next((tmp_path / "kept").rglob("*.npz"))  # the second worker may finish first
-    k = int(file.stem.split("-")[0])
-    error = Job(experiment, level, 0, k, 1)()["error"]
-    assert lt.io.load_array(file, "error") == error  # not a partial result
+    batch = experiment.batch(level)
+    files = list((tmp_path / "kept").rglob("*.npz"))
+    missing = Store(tmp_path / "kept").missing(experiment, level, 0, batch * (len(files) + 2))
+    assert [n for _, n in missing] == [batch, batch]  # every stored file is complete
+    k = int(files[0].stem.split("-")[0])  # the second worker may finish first
+    errors = Job(experiment, level, 0, k, batch)()["error"]
+    np.testing.assert_array_equal(lt.io.load_array(files[0], "error"), errors)  # not partial ones
 
 
 # Batches
