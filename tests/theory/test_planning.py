@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.theory import planning, trials
+from lowtucker.theory import planning, search, trials
 from lowtucker.theory.planning import Plan, plan
 from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
 from lowtucker.theory.trials import OPERATORS, RandomRecoveries, draw_operator
@@ -55,7 +55,7 @@ def same(one, two):
 def test_planned_rate_holds_for_new_trials(operator, trials, fresh, monkeypatch):
     """With another seed, the rate is within the interval of the plan."""
     monkeypatch.setattr(
-        planning, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0)
+        search, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0)
     )  # fewer levels, for speed
     shape, rank = (5, 5, 6), (1, 2, 2)
     made = plan(shape, rank, operator, trials=trials)
@@ -253,8 +253,9 @@ def test_progress_is_reported(outcomes):
 
 @pytest.mark.slow
 def test_plan_does_not_depend_on_the_number_of_workers(monkeypatch, tmp_path):
-    monkeypatch.setattr(planning, "SMALL", 0)  # use processes even for small problems
-    monkeypatch.setattr(planning, "LADDER", (1.1, 8.0))
+    monkeypatch.setattr(search, "SMALL", 0)  # use processes even for small problems
+    monkeypatch.setattr(search, "LADDER", (1.1, 8.0))
+    monkeypatch.setattr(RandomRecoveries, "stack", 2)  # several batches for a level
     settings = {"trials": 6, "rate": 0.8}
     made = plan((5, 5, 6), (1, 2, 2), "entries", **settings, workers=2, folder=tmp_path)
     same(made, plan((5, 5, 6), (1, 2, 2), "entries", **settings))

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import math
 import os
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lowtucker._array import as_integer, as_shape, size
 from lowtucker._array.memory import readable_bytes
-from lowtucker.simulation.base import Columns
-from lowtucker.simulation.runner import run, worker_pool
-from lowtucker.simulation.store import Store
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.theory.search import smallest_level
 from lowtucker.theory.transition import PhaseTransition, check_rate
 from lowtucker.theory.trials import (
     LARGE_MATRIX,
@@ -36,8 +32,7 @@ __all__ = ["Plan", "plan"]
 
 NumPyArray = np.ndarray[Any, Any]
 
-# Numbers of measurements per degree of freedom that are simulated, and the first one
-LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
+# Number of measurements per degree of freedom that is simulated first
 FIRST = {"gaussian": 3.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
 # Relative error that counts as recovered
 TOL = 1e-5
@@ -47,8 +42,6 @@ TOL = 1e-5
 EPOCHS, FEWER_EPOCHS, LONG = 60, 30, 0.5
 # Default number of trials: the largest, the smallest, and the seconds to spend on a level
 MOST, FEWEST, PER_LEVEL = 20, 5, 10
-# Trials of a first look at a level on the way down
-LOOK = 5
 # Seconds of a trial, and bytes of its operator, above which a smaller tensor is simulated
 SLOW, LARGE_A = 6.0, 1.8e8
 # Smallest n_k / r_k of that tensor, unless the true one has less: below it there are too few
@@ -56,10 +49,6 @@ SLOW, LARGE_A = 6.0, 1.8e8
 ROOM = 4
 # Safety factor of an extrapolation: about one level
 MARGIN = 1.25
-# Number of levels that a search is assumed to take, for the progress bar
-LEVELS = 5
-# m N below which a trial takes less time than starting a process
-SMALL = 10**5
 # Bytes of a matrix above which generating its rows on the fly pays off
 HUGE = 10**9
 
@@ -244,8 +233,8 @@ def plan(
     dtype = _dtype(operator, small, ranks)
     experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs, dtype)
     settings = {"seed": seed, "folder": folder, "workers": workers, "progress": progress}
-    with Simulation.opened(**settings) as simulation, _pool(simulation.workers) as pool:
-        transition = _Search(experiment, simulation, pool, rate, trials).run(FIRST[operator])
+    with Simulation.opened(**settings) as simulation:
+        transition = smallest_level(experiment, simulation, rate, trials, FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
     return _completed(replace(draft, notes=_notes_on(draft, epochs)))
@@ -304,138 +293,6 @@ def _affordable(
         f"shape {shape} has too many modes, {len(shape)}, to simulate even a small tensor of that "
         "order. Merge some of the modes."
     )
-
-
-def _pool(workers: int) -> AbstractContextManager[Executor | None]:
-    """Processes for all levels, if there are to be several."""
-    return worker_pool(workers) if workers > 1 else nullcontext()
-
-
-class _Simulated(NamedTuple):
-    """Trials of a level up to the failure that made the rate impossible, if there was one."""
-
-    columns: Columns
-    reached: bool
-    wanted: int
-
-
-class _Search:
-    """Search for the smallest number of measurements that reaches a rate."""
-
-    def __init__(
-        self,
-        experiment: RandomRecoveries,
-        simulation: Simulation,
-        pool: Executor | None,
-        rate: float,
-        trials: int,
-    ) -> None:
-        self.experiment, self.simulation, self.pool = experiment, simulation, pool
-        self.rate, self.trials = rate, trials
-        self.dof = degrees_of_freedom(experiment.shape, experiment.rank)
-        self.levels: dict[int, _Simulated] = {}
-        self.done = 0  # trials so far, for the report
-
-    def run(self, first: float) -> PhaseTransition:
-        """Go down from the first level until the rate is missed, then up until it holds twice.
-
-        On the way down a first look at a level suffices if it reaches the rate: the way up decides.
-        The second level that reaches the rate is suggested, so it must also hold for new trials:
-        the first one may have been selected by chance.
-        """
-        passed = 0
-        for lowest in LADDER[LADDER.index(first) :: -1]:
-            few = min(LOOK, self.trials)
-            if not (self.reached(lowest, few) or self.reached(lowest, self.trials)):
-                break
-        for ratio in LADDER[LADDER.index(lowest) :]:
-            passed = passed + 1 if self.reached(ratio, self.trials) else 0
-            if passed == 2:
-                if self.reached(ratio, 2 * self.trials):
-                    break
-                passed = 0
-        done = max(LEVELS * self.trials, self.before(), self.done)
-        self.simulation.report(done, done, "done")
-        columns = {m: level.columns for m, level in self.levels.items()}
-        return PhaseTransition.of(self.experiment, columns)
-
-    def reached(self, ratio: float, trials: int) -> bool:
-        """Whether a level reaches the rate in so many trials, or did so in more."""
-        # levels above the number of entries are one level
-        m = min(per_dof(ratio, self.dof), size(self.experiment.shape))
-        if m not in self.levels or self.levels[m].wanted < trials:
-            self.levels[m] = self.simulate(m, trials)
-        return self.levels[m].reached
-
-    def before(self, m: int | None = None) -> int:
-        """Return the number of trials of the levels so far, but for one."""
-        return sum(level.wanted for k, level in self.levels.items() if k != m)
-
-    def simulate(self, m: int, trials: int) -> _Simulated:
-        """Simulate a level."""
-        one = self.experiment.at([m])
-        jobs = self.simulation.pending(one, trials)
-        stored = min((job.first for job in jobs), default=trials)
-        before = self.before(m)
-        store = _WatchedStore(self, one, trials, before, self.simulation.stored(one, stored))
-        workers = self.simulation.workers if m * size(one.shape) > SMALL else 1
-        try:
-            store.check()
-            run(jobs, store, workers=workers, pool=self.pool)
-            found = self.simulation.stored(one, trials)
-        except _RateMissed:
-            found = self.simulation.stored(one, store.counted)
-        failed = np.cumsum(~one.recovered(found["error"]))
-        # independent of the order in which the workers finish
-        end = int(np.searchsorted(failed, self.too_many(trials))) + 1
-        columns = {name: x[:end] for name, x in found.items()}
-        return _Simulated(columns, end > len(failed), trials)
-
-    def too_many(self, trials: int) -> int:
-        """Return the number of failures that makes the rate impossible."""
-        return math.floor((1 - self.rate) * trials + 1e-9) + 1
-
-    def report(self, done: int, text: str) -> None:
-        """Report finished trials; their total number is an estimate."""
-        self.done = done = max(done, self.done)
-        total = max(LEVELS * self.trials, math.ceil(done / self.trials) * self.trials)
-        self.simulation.report(done, total, text)
-
-
-class _RateMissed(Exception):  # noqa: N818 - ends a level, not an error
-    """The failures make the rate impossible."""
-
-
-class _WatchedStore(Store):
-    """Store that ends a run as soon as its trials decide a level.
-
-    Failures are counted in the order of the trials, which is not that of the workers.
-    """
-
-    def __init__(
-        self, search: _Search, one: RandomRecoveries, trials: int, before: int, stored: Columns
-    ) -> None:
-        super().__init__(search.simulation.store.folder)
-        self.search, self.one, self.trials, self.before = search, one, trials, before
-        self.errors = dict(enumerate(stored["error"]))
-        self.counted = self.failures = 0
-
-    def put(self, experiment: Any, cell: Any, seed: int, first: int, made: Columns) -> None:
-        """Store and report a batch of trials; end the level if it is decided."""
-        super().put(experiment, cell, seed, first, made)
-        for k, error in enumerate(made["error"], first):
-            self.errors[k] = error
-            done = len(self.errors)
-            self.search.report(self.before + done, f"m = {cell.m}: {done} of {self.trials}")
-        self.check()
-
-    def check(self) -> None:
-        """Count failures; raise if the rate has become impossible."""
-        while self.counted in self.errors:
-            self.failures += not self.one.recovered(self.errors[self.counted])
-            self.counted += 1
-        if self.failures >= self.search.too_many(self.trials):
-            raise _RateMissed
 
 
 def _completed(draft: Plan) -> Plan:
