@@ -576,9 +576,9 @@ def test_batches_are_cut_to_fit_and_large_problems_run_one_by_one():
     assert trials_together("gaussian", (30,) * 3, (3,) * 3, 540) == 1
     assert trials_together("entries", (30,) * 3, (3,) * 3, 2000) > 1
     assert trials_together("entries", (40,) * 3, (3,) * 3, 2000) == 1
-    # 1e6 numbers and 16 Gram matrices of 288^2
+    # 1e6 numbers and 64 Gram matrices of 288^2
     count = trials_together("gaussian", (10,) * 3, (6,) * 3, 1000)
-    assert count == int(2.56e8 / 8 / (10**6 + 16 * 288**2))
+    assert count == int(2.56e8 / 8 / (10**6 + 64 * 288**2))
 
 
 def test_progress_counts_the_trials_of_a_batch(tmp_path):
