@@ -222,10 +222,11 @@ def phase_transition(
     Notes
     -----
     Up to 50 trials of the same m run as one batch, if there is no noise and tensors are small (a
-    matrix of up to 10^6 numbers; for "rank-one", "entries" and "dct" up to 30000 entries): 5 to 15
-    times faster than single trials for 150 entries, twice for 1000. Each trial gives the error of
-    a single one, to rounding; its number of passes may be larger by one, as the trials of a batch
-    end with an epoch.
+    matrix of up to 10^6 numbers; for "rank-one", "entries" and "dct" up to 30000 entries). For 150
+    and for 1000 entries, 20 trials then take a half of the time of single ones where most need
+    several starts, and a fifth where none does. Each trial gives the error of a single one, to
+    rounding; its number of passes may be larger by one, as the trials of a batch end with an epoch,
+    or by some where several trials begin a start in the same epoch.
 
     Failing trials take the longest: "auto" tries up to 100 starts. Memory: about 256 MB for each
     worker, or one operator.

@@ -63,8 +63,8 @@ LEAN = ("rank-one", "entries", "dct")
 # Columns of numbers, one row for each trial
 COLUMNS = ("error", "passes", "success")
 # Numbers of a matrix, and entries of a tensor that is measured without one, above which a batch
-# takes as long as single trials: measured, 3 to 15 times faster for 200 entries, 1.4 times for
-# 2e5 numbers, 1.1 for 9e5, 0.8 for 1.4e6; without a matrix 1.2 times for 27000 entries
+# takes as long as single trials: with 20 trials 2 to 5 times faster for 150 entries, with 8 to 20
+# 1.4 times for 2e5 numbers, 1.1 for 9e5, 0.8 for 1.4e6; without a matrix 1.2 for 27000 entries
 LARGE_MATRIX, LARGE_TENSOR = 10**6, 30_000
 # Bytes of a batch, and the Gram matrices of a trial: 16 starts, and what replaces them (measured:
 # 610 MB for 50 trials of 136 degrees of freedom, 118 MB of which is one for each start)
