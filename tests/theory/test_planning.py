@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.theory import planning, trials
+from lowtucker.theory import planning, search, trials
 from lowtucker.theory.planning import Plan, plan
 from lowtucker.theory.transition import PhaseTransition, phase_transition, wilson
 from lowtucker.theory.trials import OPERATORS, RandomRecoveries, draw_operator
@@ -29,6 +29,7 @@ def outcomes(monkeypatch):
             return (1e-8 if succeeds(m, seed[1]) else 0.5), float(m), True
 
         monkeypatch.setattr(RandomRecoveries, "trial", trial)
+        monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
         return seen
 
     return set_rule
@@ -54,7 +55,7 @@ def same(one, two):
 def test_planned_rate_holds_for_new_trials(operator, trials, fresh, monkeypatch):
     """With another seed, the rate is within the interval of the plan."""
     monkeypatch.setattr(
-        planning, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0)
+        search, "LADDER", (1.25, 2.0, 3.0, 4.0, 8.0, 12.0)
     )  # fewer levels, for speed
     shape, rank = (5, 5, 6), (1, 2, 2)
     made = plan(shape, rank, operator, trials=trials)
@@ -252,8 +253,9 @@ def test_progress_is_reported(outcomes):
 
 @pytest.mark.slow
 def test_plan_does_not_depend_on_the_number_of_workers(monkeypatch, tmp_path):
-    monkeypatch.setattr(planning, "SMALL", 0)  # use processes even for small problems
-    monkeypatch.setattr(planning, "LADDER", (1.1, 8.0))
+    monkeypatch.setattr(search, "SMALL", 0)  # use processes even for small problems
+    monkeypatch.setattr(search, "LADDER", (1.1, 8.0))
+    monkeypatch.setattr(RandomRecoveries, "stack", 2)  # several batches for a level
     settings = {"trials": 6, "rate": 0.8}
     made = plan((5, 5, 6), (1, 2, 2), "entries", **settings, workers=2, folder=tmp_path)
     same(made, plan((5, 5, 6), (1, 2, 2), "entries", **settings))
@@ -294,6 +296,7 @@ def test_recoveries_not_reported_as_success_are_counted(monkeypatch):
         return (1e-8 if m >= 125 else 0.5), 3.0, seed[1] % 4 > 0
 
     monkeypatch.setattr(RandomRecoveries, "trial", trial)
+    monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
     made = plan(SHAPE, RANK, trials=4)
     assert made.simulated["called_success"] == 6
     assert "Of the 8 recovered tensors, 6 were reported as success (result.success)" in str(made)
@@ -540,3 +543,57 @@ def test_unattainable_rank_warns_once(outcomes):
     assert len(caught) == 1
     assert made.rank == (1, 1, 1)
     assert not made.scaled_down
+
+
+# Looks, batches, precision
+
+
+def test_a_first_look_suffices_on_the_way_down(outcomes):
+    """Five trials at 3 and 2.5 dof; at 2 dof the way up completes them, and decides."""
+    seen = outcomes(lambda m, k: m >= 125 or (m == 100 and k != 7))
+    made = plan(SHAPE, RANK, trials=20)
+    assert order(seen) == [150, 125, 100, 88, 100, 125]
+    assert ratios(made) == [1.76, 2, 2.5, 3]
+    np.testing.assert_array_equal(made.transition.trials, [2, 20, 40, 5])
+    assert len(seen) == len(set(seen))
+    assert made.m == 125
+
+
+def test_a_look_that_misses_the_rate_is_completed(outcomes):
+    """One failure in five trials misses a rate of 95 %, one in twenty does not."""
+    seen = outcomes(lambda m, k: m >= 150 or (m == 125 and k != 2))
+    made = plan(SHAPE, RANK, trials=20)
+    assert [k for m, k in seen if m == 125] == list(range(20))
+    np.testing.assert_array_equal(made.transition.trials, [2, 20, 40])
+    assert made.m == 150
+
+
+def test_progress_ends_at_its_total(outcomes):
+    outcomes(lambda m, k: m >= 60)
+    heard = []
+    plan(SHAPE, RANK, trials=7, progress=lambda *news: heard.append(news))
+    done = [news[0] for news in heard]
+    assert done == sorted(done)
+    assert heard[-1] == (done[-1], done[-1], "done")
+
+
+def test_plan_by_batches_is_that_of_single_trials(monkeypatch):
+    settings = {"shape": (5, 5, 6), "rank": (1, 2, 2), "trials": 6}
+    made = plan(**settings)
+    monkeypatch.setattr(RandomRecoveries, "batch", lambda self, cell: 1)
+    single = plan(**settings)
+    assert (made.m, made.notes) == (single.m, single.notes)
+    np.testing.assert_array_equal(made.transition.m, single.transition.m)
+    np.testing.assert_array_equal(made.transition.recovered, single.transition.recovered)
+
+
+def test_large_matrices_are_drawn_in_single_precision():
+    assert planning._dtype("gaussian", (30,) * 3, (3,) * 3) == "float32"
+    assert planning._dtype("gaussian", (10,) * 3, (2,) * 3) == "float64"
+    assert planning._dtype("entries", (30,) * 3, (3,) * 3) == "float64"
+    large = RandomRecoveries("gaussian", (), (12,) * 3, (2,) * 3, "auto", 0.0, 1e-5, 60, "float32")
+    A = draw_operator("gaussian", (12,) * 3, 170, (0, 0), large.dtype)
+    assert A.dtype == np.float32
+    error, _, success = large.trial(170, (0, 0))
+    assert error < 1e-5
+    assert success

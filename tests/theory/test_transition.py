@@ -46,13 +46,13 @@ def same(one, two):
 def computed(monkeypatch):
     """(m, trial) of every trial that is computed."""
     seen = []
-    before = RandomRecoveries.trial
+    before = RandomRecoveries.compute
 
-    def trial(self, m, seed):
-        seen.append((m, seed[1]))
-        return before(self, m, seed)
+    def compute(self, cell, first, count, seed):
+        seen.extend((cell.m, k) for k in range(first, first + count))
+        return before(self, cell, first, count, seed)
 
-    monkeypatch.setattr(RandomRecoveries, "trial", trial)
+    monkeypatch.setattr(RandomRecoveries, "compute", compute)
     return seen
 
 
@@ -351,21 +351,26 @@ def test_operators_are_identified_by_their_measurements(tmp_path, computed):
 
 def test_damaged_file_is_computed_again(tmp_path, computed):
     first = call(folder=tmp_path)
-    files = sorted(tmp_path.rglob("2-3.npz"))
+    files = sorted(tmp_path.rglob("0-4.npz"))
     assert len(files) == 2
     files[0].write_bytes(files[0].read_bytes()[:50])
     computed.clear()
     same(call(folder=tmp_path), first)
-    assert [k for _, k in computed] == [2]
+    assert [k for _, k in computed] == [0, 1, 2, 3]
 
 
 @pytest.fixture(scope="module")
 def uninterrupted():
-    return call()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(RandomRecoveries, "stack", 2)
+        return call()
 
 
 @pytest.mark.parametrize("after", [0, 1, 5])
-def test_phase_transition_resumes_after_an_interrupt(tmp_path, computed, after, uninterrupted):
+def test_phase_transition_resumes_after_an_interrupt(
+    tmp_path, computed, after, uninterrupted, monkeypatch
+):
+    monkeypatch.setattr(RandomRecoveries, "stack", 2)  # batches of two trials
 
     def interrupt(done, total, text):
         if done > after:
@@ -373,7 +378,7 @@ def test_phase_transition_resumes_after_an_interrupt(tmp_path, computed, after, 
 
     with pytest.raises(KeyboardInterrupt):
         call(folder=tmp_path, progress=interrupt)
-    assert len(computed) == after + 1
+    assert len(computed) == 2 * (after // 2 + 1)
     same(call(folder=tmp_path), uninterrupted)
     assert len(computed) == len(set(computed)) == 8
 
@@ -519,7 +524,7 @@ if __name__ == "__main__":
 @pytest.mark.skipif(sys.platform == "win32", reason="signals differ on Windows")
 @pytest.mark.parametrize("workers", [1, 2])
 def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
-    """A real process and a real signal, sent after two of 10,000 trials."""
+    """A real process and a real signal, sent after two batches of 10,000 trials."""
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, str(tmp_path / "script.py"), str(tmp_path / "kept"), str(workers)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -534,10 +539,50 @@ def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
     assert process.returncode == -signal.SIGINT
     experiment = RandomRecoveries("gaussian", (), (12,) * 3, (2,) * 3, "auto", 0.0, 1e-5)
     level = Level(60, "gaussian")
-    count = len(list((tmp_path / "kept").rglob("*.npz")))
-    missing = Store(tmp_path / "kept").missing(experiment, level, 0, count + 4)
-    assert sum(n for _, n in missing) == 4  # every stored file is complete
-    file = next((tmp_path / "kept").rglob("*.npz"))  # the second worker may finish first
-    k = int(file.stem.split("-")[0])
-    error = Job(experiment, level, 0, k, 1)()["error"]
-    assert lt.io.load_array(file, "error") == error  # not a partial result
+    batch = experiment.batch(level)
+    files = list((tmp_path / "kept").rglob("*.npz"))
+    missing = Store(tmp_path / "kept").missing(experiment, level, 0, batch * (len(files) + 2))
+    assert [n for _, n in missing] == [batch, batch]  # every stored file is complete
+    k = int(files[0].stem.split("-")[0])  # the second worker may finish first
+    errors = Job(experiment, level, 0, k, batch)()["error"]
+    np.testing.assert_array_equal(lt.io.load_array(files[0], "error"), errors)  # not partial ones
+
+
+# Batches
+
+
+@pytest.mark.parametrize("operator", [*OPERATORS, OWN, own], ids=str)
+def test_trials_of_a_batch_are_those_of_single_ones(operator):
+    experiment = RandomRecoveries(operator, (), SHAPE, RANK, "auto", 0.0, 1e-5)
+    few = Level(28 if operator == "gaussian" else 80, "any")  # some take several starts
+    assert experiment.batch(few) == 50
+    made = experiment.compute(few, 3, 6, seed=2)
+    single = [experiment.trial(few.m, (2, k)) for k in range(3, 9)]
+    error, passes, success = np.array(single, dtype=float).T
+    np.testing.assert_array_equal(made["error"] <= 1e-5, error <= 1e-5)
+    np.testing.assert_array_equal(made["success"], success)
+    np.testing.assert_allclose(np.log10(made["error"] + 1e-9), np.log10(error + 1e-9), atol=0.5)
+    assert (made["passes"] >= passes - 1e-9).all()
+    assert np.median(made["passes"] - passes) <= 0.15 * np.median(passes) + 1
+
+
+def test_batches_are_cut_to_fit_and_large_problems_run_one_by_one():
+    def trials_together(operator, shape, rank, m, noise=0.0):
+        experiment = RandomRecoveries(operator, (), shape, rank, "auto", noise, 1e-5)
+        return experiment.batch(Level(m, "any"))
+
+    assert trials_together("gaussian", SHAPE, RANK, 44) == 50
+    assert trials_together("gaussian", SHAPE, RANK, 44, noise=0.1) == 1
+    assert trials_together("gaussian", (30,) * 3, (3,) * 3, 540) == 1
+    assert trials_together("entries", (30,) * 3, (3,) * 3, 2000) > 1
+    assert trials_together("entries", (40,) * 3, (3,) * 3, 2000) == 1
+    # 1e6 numbers and 64 Gram matrices of 288^2
+    count = trials_together("gaussian", (10,) * 3, (6,) * 3, 1000)
+    assert count == int(2.56e8 / 8 / (10**6 + 64 * 288**2))
+
+
+def test_progress_counts_the_trials_of_a_batch(tmp_path):
+    heard = []
+    call(progress=lambda *news: heard.append(news), folder=tmp_path, trials=3)
+    assert heard == [(k, 6, "m = 66" if k < 4 else "m = 33") for k in range(1, 7)]
+    assert len(list(tmp_path.rglob("0-3.npz"))) == 2

@@ -43,7 +43,7 @@ Results = Mapping[Any, Columns]
 class Experiment(ABC):
     """Settings, and the computation of a cell. Subclasses are frozen dataclasses."""
 
-    stack: ClassVar[int] = 50  # trials computed as one batch; small enough for the cache
+    stack: ClassVar[int] = 50  # most trials in a batch; small enough for the cache
     max_trials: ClassVar[int | None] = None
 
     name: str  # name of its folder; a field of every subclass
@@ -59,6 +59,10 @@ class Experiment(ABC):
     @abstractmethod
     def work(self, cell: Any) -> float:
         """Return the relative cost of a trial, for progress bars and scheduling."""
+
+    def batch(self, cell: Any) -> int:
+        """Return the number of trials of a cell that are computed as one batch."""
+        return self.stack
 
     def trials(self, wanted: int) -> int:
         """Return the number of trials to compute: ``wanted``, at most ``max_trials``."""

@@ -57,12 +57,12 @@ class Store:
         for first, stop, path in self._files(experiment, cell, seed):
             if not done[first:stop].all() and _read(path, stop - first) is not None:
                 done[first:stop] = True
-        ranges, k = [], 0
+        ranges, k, batch = [], 0, experiment.batch(cell)
         while k < trials:
             if done[k]:
                 k += 1
                 continue
-            full = min((k // experiment.stack + 1) * experiment.stack, trials)
+            full = min((k // batch + 1) * batch, trials)
             stop = k + int(np.argmax(np.append(done[k:full], True)))
             ranges.append((k, stop - k))
             k = stop

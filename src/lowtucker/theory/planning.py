@@ -6,20 +6,19 @@ import math
 import os
 from dataclasses import dataclass, replace
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from lowtucker._array import as_integer, as_shape, size
 from lowtucker._array.memory import readable_bytes
-from lowtucker.simulation.base import Columns
-from lowtucker.simulation.runner import run
-from lowtucker.simulation.store import Store
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.theory.search import smallest_level
 from lowtucker.theory.transition import PhaseTransition, check_rate
 from lowtucker.theory.trials import (
+    LARGE_MATRIX,
     RandomRecoveries,
     Report,
     Simulation,
@@ -33,15 +32,17 @@ __all__ = ["Plan", "plan"]
 
 NumPyArray = np.ndarray[Any, Any]
 
-# Numbers of measurements per degree of freedom that are simulated, and the first one
-LADDER = (1.1, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 24.0, 32.0)
+# Number of measurements per degree of freedom that is simulated first
 FIRST = {"gaussian": 3.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
 # Relative error that counts as recovered
 TOL = 1e-5
-# Epochs of a trial; fewer where Gauss-Newton steps are slow: a success needs few, a failure all
-EPOCHS, FEWER_EPOCHS = 60, 30
+# Epochs of a trial; fewer where Gauss-Newton steps are slow, and a trial takes so many seconds: a
+# success needs few, a failure all, the last ones of 16 starts each. 30x30x30, rank (3,3,3): a
+# failure takes 5 to 8 s with 60 epochs and 1 s with 30; with 1.75 dof measurements 19 of 20 were
+# recovered with 60 and 4 of 6 with 30, with 2 dof all with both
+EPOCHS, FEWER_EPOCHS, LONG = 60, 30, 0.5
 # Default number of trials: the largest, the smallest, and the seconds to spend on a level
-MOST, FEWEST, PER_LEVEL = 20, 5, 20
+MOST, FEWEST, PER_LEVEL = 20, 5, 10
 # Seconds of a trial, and bytes of its operator, above which a smaller tensor is simulated
 SLOW, LARGE_A = 6.0, 1.8e8
 # Smallest n_k / r_k of that tensor, unless the true one has less: below it there are too few
@@ -49,10 +50,6 @@ SLOW, LARGE_A = 6.0, 1.8e8
 ROOM = 4
 # Safety factor of an extrapolation: about one level
 MARGIN = 1.25
-# Number of levels that a search is assumed to take, for the progress bar
-LEVELS = 5
-# m N below which a trial takes less time than starting a process
-SMALL = 10**5
 # Bytes of a matrix above which generating its rows on the fly pays off
 HUGE = 10**9
 
@@ -176,8 +173,9 @@ def plan(
 
     Simulates recoveries of random tensors with 3 measurements per degree of freedom ("dct": 4,
     "entries" and "rank-one": 8), then with fewer until the rate is not reached, or with more until
-    it is. Suggests the level above the smallest one that reached the rate, which may have done so
-    by chance, and requires that as many new trials reach the rate there, too.
+    it is. On the way down, five trials that reach the rate suffice. Suggests the level above the
+    smallest one that reached the rate, which may have done so by chance, and requires that as many
+    new trials reach the rate there, too.
 
     Parameters
     ----------
@@ -192,27 +190,29 @@ def plan(
     trials : int, optional
         Number of trials at each level. A level ends as soon as its failures make the rate
         impossible, and the suggested level has twice as many trials. By default 20, down to 5
-        for slow trials.
+        for trials of more than half a second: 10 for 30 x 30 x 30 tensors of rank (3, 3, 3).
     seed : int
     folder : path, optional
         Where to store the trials; stored trials are reused.
     workers : int
         Number of processes. The plan does not depend on it.
     progress : callable or bool, optional
-        Called as ``progress(done, total, text)`` after every trial; True shows a progress bar.
+        Called as ``progress(done, total, text)`` for every trial; True shows a progress bar.
 
     Notes
     -----
     A trial is limited to 60 epochs, or 30 where Gauss-Newton steps are slow, and slow convergence
     counts as failure; :func:`lowtucker.recover` allows 500 epochs. Real tensors are not random,
-    and an exact rank is the best case.
+    and an exact rank is the best case. Trials of small tensors without noise run as batches; large
+    Gaussian matrices (more than 10^6 numbers) are in single precision, which suffices for an error
+    of 1e-5 and takes 0.6 of the time.
 
-    The tensor itself is simulated if a trial takes at most about 6 seconds and 180 MB: up to
-    30 x 30 x 30 for "gaussian", 100 x 100 x 100 and more for the others. A plan then takes about a
-    minute on two cores. For larger tensors a smaller one is simulated (of smaller rank, if the
-    rank is large), and m is extrapolated: it grows as dof or as :math:`\sqrt N`, whichever grows
-    faster, times a safety factor of 1.25. A spectral start needs m of the order of
-    :math:`\sqrt N`, so m / dof grows with the shape.
+    The tensor itself is simulated if a trial takes at most about 6 seconds and 180 MB: up to 30 x
+    30 x 30 for "gaussian", 100 x 100 x 100 and more for the others. A plan then takes up to a
+    minute on two cores, and some 10 seconds for 30 x 30 x 30 and rank (3, 3, 3). For larger tensors
+    a smaller one is simulated (of smaller rank, if the rank is large), and m is extrapolated: it
+    grows as dof or as :math:`\sqrt N`, whichever grows faster, times a safety factor of 1.25. A
+    spectral start needs m of the order of :math:`\sqrt N`, so m / dof grows with the shape.
     For sampled entries, m is increased until every slice of the true shape is sampled.
 
     Examples
@@ -231,10 +231,11 @@ def plan(
     few = min(MOST, max(FEWEST, int(PER_LEVEL / seconds)))
     trials = few if trials is None else as_integer(trials, "trials")
     epochs = _epochs(operator, degrees_of_freedom(small, ranks), seconds)
-    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs)
+    dtype = _dtype(operator, small, ranks)
+    experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs, dtype)
     settings = {"seed": seed, "folder": folder, "workers": workers, "progress": progress}
     with Simulation.opened(**settings) as simulation:
-        transition = _Search(experiment, simulation, rate, trials).run(FIRST[operator])
+        transition = smallest_level(experiment, simulation, rate, trials, FIRST[operator])
     dof = degrees_of_freedom(shape, rank)
     draft = Plan(shape, rank, operator, noise, rate, dof, None, transition, (), 0, 0, ())
     return _completed(replace(draft, notes=_notes_on(draft, epochs)))
@@ -252,10 +253,21 @@ def _seconds(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> fl
     return passes + 1.5e-9 * dof**3 + retractions
 
 
+def _dtype(operator: str, shape: tuple[int, ...], rank: tuple[int, ...]) -> str:
+    """Precision of Gaussian rows: single if a matrix is large, and most of the time to read it.
+
+    Of 24 tensors of 30x30x30, rank (3,3,3), with 1.75 dof measurements, 14 were recovered in both
+    precisions, the same ones after the same number of epochs, in 0.6 of the time in single.
+    """
+    m = per_dof(FIRST[operator], degrees_of_freedom(shape, rank))
+    large = operator == "gaussian" and m * size(shape) > LARGE_MATRIX
+    return "float32" if large else "float64"
+
+
 def _epochs(operator: str, dof: int, seconds: float) -> int:
     """Number of epochs of a trial: RCG and ALS need many, each of them fast."""
     newton = operator != "dct" and (operator != "entries" or dof <= LARGE)
-    return FEWER_EPOCHS if newton and seconds > 1 else EPOCHS
+    return FEWER_EPOCHS if newton and seconds > LONG else EPOCHS
 
 
 def _affordable(
@@ -282,121 +294,6 @@ def _affordable(
         f"shape {shape} has too many modes, {len(shape)}, to simulate even a small tensor of that "
         "order. Merge some of the modes."
     )
-
-
-class _Simulated(NamedTuple):
-    """Trials of a level up to the failure that made the rate impossible, if there was one."""
-
-    columns: Columns
-    reached: bool
-
-
-class _Search:
-    """Search for the smallest number of measurements that reaches a rate."""
-
-    def __init__(
-        self, experiment: RandomRecoveries, simulation: Simulation, rate: float, trials: int
-    ) -> None:
-        self.experiment, self.simulation = experiment, simulation
-        self.rate, self.trials = rate, trials
-        self.dof = degrees_of_freedom(experiment.shape, experiment.rank)
-        self.levels: dict[int, _Simulated] = {}
-        self.done = 0  # trials of the levels so far, for the report
-
-    def run(self, first: float) -> PhaseTransition:
-        """Go down from the first level until the rate is missed, then up until it holds twice.
-
-        The second level that reaches the rate is suggested, so it must also hold for new trials:
-        the first one may have been selected by chance.
-        """
-        passed = 0
-        for lowest in LADDER[LADDER.index(first) :: -1]:
-            if not self.reached(lowest):
-                break
-        for ratio in LADDER[LADDER.index(lowest) :]:
-            passed = passed + 1 if self.reached(ratio) else 0
-            if passed == 2:
-                if self.reached(ratio, again=True):
-                    break
-                passed = 0
-        self.report(max(LEVELS * self.trials, self.done), "done")
-        columns = {m: level.columns for m, level in self.levels.items()}
-        return PhaseTransition.of(self.experiment, columns)
-
-    def reached(self, ratio: float, again: bool = False) -> bool:
-        """Whether a level reaches the rate; ``again`` doubles the number of its trials."""
-        # levels above the number of entries are one level
-        m = min(per_dof(ratio, self.dof), size(self.experiment.shape))
-        if again:
-            self.levels[m] = self.simulate(m, 2 * self.trials, self.done - self.trials)
-        elif m not in self.levels:
-            self.levels[m] = self.simulate(m, self.trials, self.done)
-        else:
-            return self.levels[m].reached
-        self.done += self.trials
-        return self.levels[m].reached
-
-    def simulate(self, m: int, trials: int, before: int) -> _Simulated:
-        """Simulate a level; ``before`` trials of other levels are counted in the report."""
-        one = self.experiment.at([m])
-        jobs = self.simulation.pending(one, trials)
-        stored = min((job.first for job in jobs), default=trials)
-        store = _WatchedStore(self, one, trials, before, self.simulation.stored(one, stored))
-        workers = self.simulation.workers if m * size(one.shape) > SMALL else 1
-        try:
-            store.check()
-            run(jobs, store, workers=workers)
-            found = self.simulation.stored(one, trials)
-        except _RateMissed:
-            found = self.simulation.stored(one, store.counted)
-        failed = np.cumsum(~one.recovered(found["error"]))
-        # independent of the order in which the workers finish
-        end = int(np.searchsorted(failed, self.too_many(trials))) + 1
-        return _Simulated({name: x[:end] for name, x in found.items()}, end > len(failed))
-
-    def too_many(self, trials: int) -> int:
-        """Return the number of failures that makes the rate impossible."""
-        return math.floor((1 - self.rate) * trials + 1e-9) + 1
-
-    def report(self, done: int, text: str) -> None:
-        """Report finished trials; their total number is an estimate."""
-        total = max(LEVELS * self.trials, math.ceil(done / self.trials) * self.trials)
-        self.simulation.report(done, total, text)
-
-
-class _RateMissed(Exception):  # noqa: N818 - ends a level, not an error
-    """The failures make the rate impossible."""
-
-
-class _WatchedStore(Store):
-    """Store that ends a run as soon as its trials decide a level.
-
-    Failures are counted in the order of the trials, which is not that of the workers.
-    """
-
-    def __init__(
-        self, search: _Search, one: RandomRecoveries, trials: int, before: int, stored: Columns
-    ) -> None:
-        super().__init__(search.simulation.store.folder)
-        self.search, self.one, self.trials, self.before = search, one, trials, before
-        self.errors = dict(enumerate(stored["error"]))
-        self.counted = self.failures = 0
-
-    def put(self, experiment: Any, cell: Any, seed: int, first: int, made: Columns) -> None:
-        """Store and report a trial; end the level if it is decided."""
-        super().put(experiment, cell, seed, first, made)
-        self.errors[first] = made["error"][0]
-        done = len(self.errors)
-        self.search.report(self.before + done, f"m = {cell.m}: {done} of {self.trials}")
-        self.check()
-
-    def check(self) -> None:
-        """Count failures; raise if the rate has become impossible."""
-        while self.counted in self.errors:
-            self.failures += not self.one.recovered(self.errors[self.counted])
-            self.counted += 1
-        if self.failures >= self.search.too_many(self.trials):
-            raise _RateMissed
 
 
 def _completed(draft: Plan) -> Plan:
