@@ -89,7 +89,7 @@ def test_a_direction_that_has_fitted_noise_is_replaced(monkeypatch):
     residual = problem.residual(at)
     found, passes = counted(problem, lambda: escaped(problem, at, residual))
     assert float(problem.relative_residual(found)) < 0.5 * before
-    assert passes == 17
+    assert passes == 23  # a gradient of samples takes two
 
 
 def test_at_the_minimum_there_is_nothing_to_find():

@@ -50,7 +50,7 @@ def test_rgn_squares_its_error():
     result = lt.solve(problem, lt.RGN(), RANK, stop=stop, X_true=X_true)
     error = result.history["error"]
     assert error[-1] < 1e-13
-    assert result.passes == result.epochs + 2 + 64 / 150  # the start, and its scale
+    assert result.state.passes == result.epochs + 2 + 64 / 150  # the start, and its scale
     near = [k for k in range(len(error) - 1) if 1e-7 < error[k] < 0.05]
     assert len(near) >= 2
     for k in near:
