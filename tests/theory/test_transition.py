@@ -551,7 +551,9 @@ def test_ctrl_c_leaves_only_complete_trials(tmp_path, workers):
 # Batches
 
 
-@pytest.mark.parametrize("operator", [*OPERATORS, OWN, own], ids=[*OPERATORS, "operator", "callable"])
+@pytest.mark.parametrize(
+    "operator", [*OPERATORS, OWN, own], ids=[*OPERATORS, "operator", "callable"]
+)
 def test_trials_of_a_batch_are_those_of_single_ones(operator):
     experiment = RandomRecoveries(operator, (), SHAPE, RANK, "auto", 0.0, 1e-5)
     few = Level(28 if operator == "gaussian" else 80, "any")  # some take several starts
