@@ -9,7 +9,7 @@ import lowtucker as lt
 from lowtucker.recovery import diagnosis
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import noise_floor
-from lowtucker.solvers.manifold import covariance_error, eigenvalues, full_rank_margin
+from lowtucker.solvers.models import covariance_error, eigenvalues, full_rank_margin
 
 SHAPE, RANK = (8, 7, 6), (2, 2, 2)
 A = lt.gaussian(SHAPE, 300, seed=0)

@@ -14,7 +14,7 @@ import scipy.sparse.linalg
 import lowtucker as lt
 from lowtucker.recovery import accuracy, hard
 from lowtucker.recovery.completion import _held
-from lowtucker.solvers.manifold import has_full_rank
+from lowtucker.solvers.models import has_full_rank
 
 # functions of these names hide the modules
 entries = importlib.import_module("lowtucker.operators.entries")

@@ -64,18 +64,7 @@ if TYPE_CHECKING:
         Stalled,
         StoppingRule,
     )
-    from lowtucker.solvers import (
-        ALS,
-        AMP,
-        RCG,
-        RGN,
-        RSGD,
-        TIHT,
-        Annealing,
-        Solver,
-        State,
-        StoTIHT,
-    )
+    from lowtucker.solvers import ALS, AMP, RCG, RGN, RSGD, TIHT, Annealing, Solver, State, StoTIHT
     from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
@@ -98,14 +87,7 @@ if TYPE_CHECKING:
         sthosvd,
         unfold,
     )
-    from lowtucker.thresholding import (
-        HOOI,
-        HOSVD,
-        STHOSVD,
-        Shrinkage,
-        ShrunkTensor,
-        Thresholding,
-    )
+    from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Shrinkage, ShrunkTensor, Thresholding
 
 __all__ = [
     "ALS",

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.solvers.manifold import has_full_rank
+from lowtucker.solvers.models import has_full_rank
 
 SHAPE, RANK = (15, 15, 15), (2, 2, 2)
 

@@ -15,14 +15,7 @@ import scipy.sparse
 import lowtucker as lt
 from lowtucker._array.errors import SlowOperatorWarning, UnderdeterminedWarning
 from lowtucker.operators.units import PoweredOperator
-from lowtucker.run.units import (
-    Units,
-    into_units,
-    out_of_units,
-    scaled,
-    solver_in_units,
-    units_of,
-)
+from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of
 from lowtucker.solvers.noise import is_noise
 from lowtucker.tensor.products import exponent, shifted
 

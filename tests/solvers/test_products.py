@@ -11,8 +11,8 @@ import scipy.sparse
 import lowtucker as lt
 from lowtucker._array.readings import Readings
 from lowtucker.operators.design import TangentDesign
-from lowtucker.solvers import manifold, rgn
-from lowtucker.solvers.manifold import Model, ProductModel
+from lowtucker.solvers import models, rgn
+from lowtucker.solvers.models import Model, ProductModel
 from lowtucker.solvers.noise import FLIPS
 from lowtucker.solvers.rsgd import Blocks
 from steps import begun
@@ -117,7 +117,7 @@ def test_a_loosely_solved_step_is_cheaper_and_reduces_the_residual_less(monkeypa
     assert short.rows < 0.5 * long.rows
     assert 0 < loose.promise < tight.promise
     np.testing.assert_allclose(loose.xi, tight.xi, rtol=0, atol=0.2 * np.linalg.norm(tight.xi))
-    monkeypatch.setattr(manifold, "INNER", 3)
+    monkeypatch.setattr(models, "INNER", 3)
     with Readings().counting() as few:
         model.step(0.1, 1e-12)
     assert few.rows == (2 * 3 + 2) * M_ROWS

@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.solvers.manifold import bootstrap_starts, damped_step
+from lowtucker.solvers.manifold import bootstrap_starts
+from lowtucker.solvers.models import damped_step
 
 SHAPE, RANK = (6, 5, 6), (2, 2, 2)
 ALL = [lt.RGN(), lt.RSGD(block_size=30), lt.RSGD(least_squares=True), lt.RCG()]

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import lowtucker as lt
-from lowtucker.tensor import tangent
-from lowtucker.tensor.tangent import Complement
+from lowtucker.tensor import kernels, tangent
+from lowtucker.tensor.complement import Complement
 
 fixed = settings(derandomize=True, max_examples=40, deadline=None, database=None)
 
@@ -416,7 +416,7 @@ def test_batch_is_its_spaces(shape, rank, dtype, cache, entries, rng, monkeypatc
 
     Tiles of any size; the last or the first mode first.
     """
-    monkeypatch.setattr(tangent, "CACHE_BYTES", cache)
+    monkeypatch.setattr(kernels, "CACHE_BYTES", cache)
     monkeypatch.setattr(tangent, "MANY_ENTRIES", entries)
     X = lt.random_tucker(shape, rank, seed=3, trials=3, dtype=np.dtype(dtype))
     T = lt.TangentSpace(X)

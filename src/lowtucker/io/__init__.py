@@ -1,13 +1,6 @@
 """Guarded readers and writers: no pickle, and sizes are checked before allocation."""
 
-from lowtucker.io.arrays import (
-    ArrayInfo,
-    describe,
-    is_sparse,
-    load_array,
-    load_sparse,
-    save_arrays,
-)
+from lowtucker.io.arrays import ArrayInfo, describe, is_sparse, load_array, load_sparse, save_arrays
 from lowtucker.io.guards import replacing
 from lowtucker.io.operators import load_operator
 from lowtucker.io.rows import stored

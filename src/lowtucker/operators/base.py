@@ -32,11 +32,7 @@ from lowtucker._array import (
 from lowtucker._array.clock import check_time
 from lowtucker._array.errors import SlowOperatorWarning, warn_caller
 from lowtucker._array.readings import at_least, reading, side_by_side
-from lowtucker.operators.arguments import (
-    check_rows,
-    check_weights,
-    common_batch,
-)
+from lowtucker.operators.arguments import check_rows, check_weights, common_batch
 from lowtucker.operators.design import DesignOfEach, TangentDesign
 from lowtucker.operators.traits import Traits
 from lowtucker.status import Finding

@@ -26,11 +26,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.linalg import qr, solve
 from lowtucker._array.readings import at_least
-from lowtucker.operators.arguments import (
-    check_matrices,
-    check_matrix,
-    of_one_dtype,
-)
+from lowtucker.operators.arguments import check_matrices, check_matrix, of_one_dtype
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, NormalEquations, TangentDesign
 from lowtucker.operators.rank_one import RankOneOperator

@@ -7,16 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import (
-    Array,
-    Rows,
-    adjoint,
-    conj,
-    like,
-    namespace,
-    real_dtype,
-    to_numpy,
-)
+from lowtucker._array import Array, Rows, adjoint, conj, like, namespace, real_dtype, to_numpy
 from lowtucker.operators.arguments import check_matrices
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, contracted, weighted_sum

@@ -26,7 +26,7 @@ from lowtucker._array.readings import uncounted
 from lowtucker.problem import Problem
 from lowtucker.run.result import Result
 from lowtucker.solvers.crew import Trace
-from lowtucker.solvers.manifold import Model, ProductModel, dot, full_rank_margin, has_full_rank
+from lowtucker.solvers.models import Model, ProductModel, dot, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Status

@@ -35,13 +35,7 @@ from lowtucker.run.loop import bind
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
-from lowtucker.run.stopping import (
-    MaxEpochs,
-    ResidualBelow,
-    Stalled,
-    StoppingRule,
-    conditions,
-)
+from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule, conditions
 from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, phases_of
 from lowtucker.status import UNDETERMINED

@@ -14,7 +14,8 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.operators.base import SWEEPS
 from lowtucker.problem import Problem
 from lowtucker.solvers import State
-from lowtucker.solvers.manifold import ROWS, dot
+from lowtucker.solvers.manifold import ROWS
+from lowtucker.solvers.models import dot
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rsgd import Blocks
 from lowtucker.solvers.start import first_state

@@ -25,7 +25,7 @@ from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result, Verdict
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic
-from lowtucker.solvers.manifold import Model, dot
+from lowtucker.solvers.models import Model, dot
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.status import Finding, Status

@@ -13,15 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lowtucker._array import (
-    Array,
-    as_float,
-    as_number,
-    eps,
-    like,
-    namespace,
-    size,
-)
+from lowtucker._array import Array, as_float, as_number, eps, like, namespace, size
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem

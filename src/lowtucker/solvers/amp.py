@@ -7,28 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import (
-    Array,
-    eps,
-    like,
-    namespace,
-    per_trial,
-    real_dtype,
-    size,
-    to_numpy,
-)
+from lowtucker._array import Array, eps, like, namespace, per_trial, real_dtype, size, to_numpy
 from lowtucker._array.random import Seed, as_seed, counted
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.rows import Rows, is_complex_tensor, look_at_rows, normal_numbers
-from lowtucker.solvers.shrinking import (
-    Shrinking,
-    host,
-    kept_finite,
-    numbers_of,
-    of_each,
-    spread,
-)
+from lowtucker.solvers.shrinking import Shrinking, host, kept_finite, numbers_of, of_each, spread
 from lowtucker.solvers.start import adopt, first_state, start_tensor
 from lowtucker.thresholding import ShrunkTensor
 from lowtucker.thresholding.sure import sure_shrinkage

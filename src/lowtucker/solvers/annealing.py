@@ -23,14 +23,7 @@ from lowtucker._array.clock import check_time
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Cache, Memory, State
-from lowtucker.solvers.shrinking import (
-    Shrinking,
-    host,
-    kept_finite,
-    numbers_of,
-    of_each,
-    spread,
-)
+from lowtucker.solvers.shrinking import Shrinking, host, kept_finite, numbers_of, of_each, spread
 from lowtucker.solvers.start import adopt, first_state, start_tensor
 from lowtucker.tensor.products import norm
 from lowtucker.thresholding import Shrinkage, ShrunkTensor

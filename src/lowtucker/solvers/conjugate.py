@@ -10,7 +10,7 @@ import numpy as np
 from lowtucker._array import Array, is_array, like, namespace, real_dtype, to_numpy
 from lowtucker.operators.design import TangentDesign
 from lowtucker.problem import Problem
-from lowtucker.solvers.manifold import dot, finite_vectors, joined, some_of
+from lowtucker.solvers.models import dot, finite_vectors, joined, some_of
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from lowtucker._array import Array
 from lowtucker.solvers.base import Memory
-from lowtucker.solvers.manifold import some_of
+from lowtucker.solvers.models import some_of
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Attempts", "Crew", "Move", "Start", "Trace"]

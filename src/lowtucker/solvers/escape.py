@@ -13,7 +13,7 @@ from lowtucker._array.readings import side_by_side
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Memory
 from lowtucker.solvers.conjugate import Search
-from lowtucker.solvers.manifold import dot, some_of
+from lowtucker.solvers.models import dot, some_of
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.rank import attainable_rank
 from lowtucker.tensor.tucker import TuckerTensor

@@ -8,15 +8,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from lowtucker._array import (
-    Array,
-    as_flag,
-    as_integer,
-    as_number,
-    eps,
-    namespace,
-    to_numpy,
-)
+from lowtucker._array import Array, as_flag, as_integer, as_number, eps, namespace, to_numpy
 from lowtucker._array.clock import mostly_used
 from lowtucker._array.readings import side_by_side
 from lowtucker.limits import CLEAR, PLENTY
@@ -25,18 +17,8 @@ from lowtucker.solvers.base import Bound, Memory, State
 from lowtucker.solvers.costs import gram_pays
 from lowtucker.solvers.crew import Attempts, Crew, Move, Start, Trace
 from lowtucker.solvers.escape import escaped
-from lowtucker.solvers.manifold import (
-    Manifold,
-    Model,
-    ProductModel,
-    Starts,
-    Step,
-    blown_up,
-    dot,
-    finite_vectors,
-    of_members,
-    some_of,
-)
+from lowtucker.solvers.manifold import Manifold, Starts, blown_up, of_members
+from lowtucker.solvers.models import Model, ProductModel, Step, dot, finite_vectors, some_of
 from lowtucker.solvers.noise import is_noise
 from lowtucker.solvers.start import in_dtype
 from lowtucker.solvers.tiht import TIHT

@@ -23,18 +23,8 @@ from lowtucker._array import (
 )
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Memory, State
-from lowtucker.solvers.manifold import (
-    ROWS,
-    Level,
-    Manifold,
-    Model,
-    Starts,
-    blown_up,
-    damped_step,
-    dot,
-    finite_vectors,
-    some_of,
-)
+from lowtucker.solvers.manifold import ROWS, Level, Manifold, Starts, blown_up
+from lowtucker.solvers.models import Model, damped_step, dot, finite_vectors, some_of
 from lowtucker.solvers.sampling import Shuffled
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import degrees_of_freedom

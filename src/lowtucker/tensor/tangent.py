@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -21,116 +20,20 @@ from lowtucker._array import (
     reshaped,
     size,
 )
-from lowtucker._array.linalg import inv, qr, svd
+from lowtucker._array.linalg import qr
+from lowtucker.tensor.complement import ShortComplement, complement_of
 from lowtucker.tensor.decompose import hosvd
+from lowtucker.tensor.kernels import in_order, kronecker, two_products
 from lowtucker.tensor.products import product
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import unfolded
 
-__all__ = ["Complement", "TangentSpace"]
+__all__ = ["TangentSpace"]
 
-# Bytes of a tile that is read twice in a row, small enough to stay in the cache of a core
-CACHE_BYTES = 1 << 20
-# Vectors of so many entries, or so many times the rank, are multiplied by a complement as a matrix
-SHORT, MOST_FACTORED = 12, 4
 # Last modes that are shorter make slow products: the first is then contracted first, in tensors of
 # many entries. 1.1 to 2.3 times as fast on 12^4, 10^5, 100x100x3, 60x60x10 and 64x64x8; 0.8 to 1.2
 # on tensors of up to 4000 entries
 SHORT_LAST, MANY_ENTRIES = 16, 10**4
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class Complement:
-    r"""Implicit orthonormal basis :math:`U_\perp` of the complement of the columns of U.
-
-    With :math:`U = [U_1; U_2]`, :math:`U_1 = P H` (polar), :math:`\tilde U = -U P^*` and
-    :math:`E = [I; 0]`, the block reflector
-
-    .. math:: Q = I - (E - \tilde U)(I - \tilde U_1)^{-1} (E - \tilde U)^*
-
-    is unitary and maps E to :math:`\tilde U`; its other columns are :math:`U_\perp`. Since
-    :math:`-\tilde U_1 = P H P^*` is positive semi-definite, the inverse is that of a matrix with
-    eigenvalues between 1 and 2.
-
-    Notes
-    -----
-    Memory: n r numbers. A product with a matrix of q columns costs 4 n r q flops.
-    """
-
-    reflected: Array  # U~, shape (*batch, n, r)
-    inverse: Array  # (I - U~_1)^-1, shape (*batch, r, r)
-
-    @classmethod
-    def of(cls, U: Array) -> Complement:
-        """Return the complement of orthonormal columns, or those of a batch."""
-        xp, r = namespace(U), U.shape[-1]
-        W, _, Vh = svd(U[..., :r, :])
-        reflected = -xp.matmul(U, adjoint(xp.matmul(W, Vh)))
-        unit = like(np.eye(r), U, U.dtype)
-        return cls(reflected, inv(unit - reflected[..., :r, :]))
-
-    def coordinates(self, B: Array) -> Array:
-        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
-        xp, r = namespace(B), self.inverse.shape[-1]
-        mixed, reflected = self._mixed, adjoint(self.reflected)
-        if reflected.ndim > 2 and B.ndim > reflected.ndim:
-            mixed, reflected = mixed[..., None, :, :], reflected[..., None, :, :]
-        across = B[..., :r, :] - xp.matmul(reflected, B)
-        return B[..., r:, :] + xp.matmul(mixed, across)
-
-    @cached_property
-    def _mixed(self) -> Array:
-        r"""The part of :math:`\tilde U` below the first r rows, times the inverse."""
-        xp, r = namespace(self.reflected), self.inverse.shape[-1]
-        return xp.matmul(self.reflected[..., r:, :], self.inverse)
-
-    def times(self, D: Array) -> Array:
-        r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
-        xp, r = namespace(D), self.inverse.shape[-1]
-        upper, lower = self.reflected[..., :r, :], self.reflected[..., r:, :]
-        small = xp.matmul(self.inverse, xp.matmul(adjoint(lower), D))
-        return xp.concat([small - xp.matmul(upper, small), D - xp.matmul(lower, small)], axis=-2)
-
-    def map(self, function: Callable[..., Array], *others: Complement) -> Complement:
-        """Apply a function to each array, together with those of others."""
-        reflected = function(self.reflected, *(one.reflected for one in others))
-        return Complement(reflected, function(self.inverse, *(one.inverse for one in others)))
-
-
-@dataclass(frozen=True, repr=False, eq=False)
-class ShortComplement:
-    r"""Orthonormal basis :math:`U_\perp` of the complement of the columns of U, as a matrix.
-
-    For short columns: n (n - r) numbers, and one product instead of several.
-    """
-
-    outside: Array  # shape (*batch, n, n - r)
-
-    @classmethod
-    def of(cls, U: Array) -> ShortComplement:
-        """Return the complement of orthonormal columns, or those of a batch."""
-        return cls(qr(U, complete=True)[0][..., U.shape[-1] :])
-
-    def coordinates(self, B: Array) -> Array:
-        r"""Return :math:`U_\perp^* B` for B of shape (*batch, n, q), or (*batch, t, n, q)."""
-        onto = adjoint(self.outside)
-        if onto.ndim > 2 and B.ndim > onto.ndim:
-            onto = onto[..., None, :, :]
-        return namespace(B).matmul(onto, B)
-
-    def times(self, D: Array) -> Array:
-        r"""Return :math:`U_\perp D` for D of shape (*batch, n - r, q)."""
-        return namespace(D).matmul(self.outside, D)
-
-    def map(self, function: Callable[..., Array], *others: ShortComplement) -> ShortComplement:
-        """Apply a function to the array, together with those of others."""
-        return ShortComplement(function(self.outside, *(one.outside for one in others)))
-
-
-def complement_of(U: Array) -> Any:
-    """Complement of orthonormal columns, or those of a batch: a matrix where they are short."""
-    n, r = U.shape[-2:]
-    return ShortComplement.of(U) if n <= SHORT or n <= MOST_FACTORED * r else Complement.of(U)
 
 
 class TangentSpace:
@@ -356,7 +259,7 @@ class TangentSpace:
     def _head(self) -> Array:
         """Contraction of all modes but the first, with V_1: (N / n_1, columns of V_1)."""
         xp = namespace(self.X.core)
-        return xp.matmul(conj(_kronecker(self.X.factors[1:])), self.rows[0])
+        return xp.matmul(conj(kronecker(self.X.factors[1:])), self.rows[0])
 
     def _without_last(self, Z: Array) -> tuple[Array, Array]:
         """Return the last arm of Z and Z x_d U_d^*, both from tiles that stay in the cache."""
@@ -373,11 +276,11 @@ class TangentSpace:
         Z has shape (t, p, n), or (batch, t, p, n); left (*batch, q, p), right (*batch, n, r).
         """
         if not self.batch_shape or Z.ndim == 4:
-            return _two_products(Z, left, right)
+            return two_products(Z, left, right)
         xp, s = namespace(Z), self.batch_shape[0]  # wide products with the same tensors
         (p, n), q, r = Z.shape[-2:], left.shape[-2], right.shape[-1]
         wide = xp.reshape(xp.moveaxis(right, 0, 1), (n, s * r))
-        above, beside = _two_products(Z, xp.reshape(left, (s * q, p)), wide)
+        above, beside = two_products(Z, xp.reshape(left, (s * q, p)), wide)
         above = xp.moveaxis(xp.reshape(above, (-1, s, q, n)), 1, 0)
         return above, xp.moveaxis(xp.reshape(beside, (-1, p, s, r)), 2, 0)
 
@@ -420,7 +323,7 @@ class TangentSpace:
 
     def _left(self, k: int) -> Array:
         """Kronecker product of the factors before mode k: (n_1 ... n_{k-1}, r_1 ... r_{k-1})."""
-        return _kronecker(self.X.factors[:k])
+        return kronecker(self.X.factors[:k])
 
     def _coordinates_of_tucker(self, Z: TuckerTensor) -> Array:
         """Coordinates from small matrices, without forming the tensor."""
@@ -500,17 +403,17 @@ class TangentSpace:
         Memory: dof N numbers for each space.
         """
         xp, X, batch = namespace(self.X.core), self.X, self.batch_shape
-        rows = [_in_order(xp.matrix_transpose(U)) for U in X.factors]
-        parts = [_kronecker(rows)]
+        rows = [in_order(xp.matrix_transpose(U)) for U in X.factors]
+        parts = [kronecker(rows)]
         for k, (n, r) in enumerate(zip(X.shape, X.rank, strict=True)):
             if n == r:
                 continue
-            W = _in_order(
+            W = in_order(
                 adjoint(self.rows[k])
             )  # of fewer than r rows, if the rank is not attainable
-            W = xp.matmul(W, _kronecker(rows[:k] + rows[k + 1 :])) if rows[1:] else W
+            W = xp.matmul(W, kronecker(rows[:k] + rows[k + 1 :])) if rows[1:] else W
             unit = xp.broadcast_to(like(np.eye(n), X.core, X.core.dtype), (*batch, n, n))
-            outside = _in_order(conj(self.complements[k].coordinates(unit)))
+            outside = in_order(conj(self.complements[k].coordinates(unit)))
             left, right, q = size(X.shape[:k]), size(X.shape[k + 1 :]), W.shape[-2]
             # axes: a column outside the factor, a row W; then modes before, of, and after k
             W = xp.reshape(W, (*batch, 1, q, left, 1, right))
@@ -537,67 +440,6 @@ class TangentSpace:
 def _row_space(core: Array, k: int, order: int) -> Array:
     """Orthonormal basis of the row space of S_(k), completed if it is rank-deficient."""
     return qr(adjoint(unfolded(core, k, core.ndim - order)))[0]
-
-
-def _in_order(x: Array) -> Array:
-    """Array in row-major order: products of views inherit an order that is slow to reshape."""
-    return np.ascontiguousarray(x) if is_numpy(x) else x
-
-
-def _kronecker(matrices: Sequence[Array]) -> Array:
-    """Kronecker product of matrices, or of those of a batch."""
-    K, *others = matrices
-    for U in others:
-        outer = K[..., :, None, :, None] * U[..., None, :, None, :]
-        shape = (*K.shape[:-2], K.shape[-2] * U.shape[-2], K.shape[-1] * U.shape[-1])
-        K = namespace(outer).reshape(outer, shape)
-    return K
-
-
-def _two_products(Z: Array, left: Array, right: Array) -> tuple[Array, Array]:
-    """Return left Z_j and Z_j right for all j, reading each tile of Z once.
-
-    Z has shape (*batch, t, p, n), left (*batch, q, p) and right (*batch, n, r): the results have
-    shapes (*batch, t, q, n) and (*batch, t, p, r).
-    """
-    xp = namespace(Z)
-    *batch, t, p, n = Z.shape
-    if not is_numpy(Z) or (batch and Z.nbytes <= CACHE_BYTES):
-        along = left[:, None, :, :] if batch else left
-        small = xp.matmul(xp.reshape(Z, (*batch, t * p, n)), right)
-        return xp.matmul(along, Z), xp.reshape(small, (*batch, t, p, right.shape[-1]))
-    dtype = xp.result_type(Z, right)
-    arm = xp.empty((*batch, t, left.shape[-2], n), dtype=dtype)
-    small = xp.empty((*batch, t, p, right.shape[-1]), dtype=dtype)
-    if batch:
-        height = max(1, CACHE_BYTES // (Z.dtype.itemsize * t * p * n))
-        for start in range(0, batch[0], height):  # some problems, or one that has tiles of its own
-            some = slice(start, start + height) if height > 1 else start
-            arm[some], small[some] = _two_products(Z[some], left[some], right[some])
-        return arm, small
-    if t > 1 and Z.strides[0] == Z.itemsize < Z.strides[-1]:
-        _by_columns(Z, left, right, arm, small)
-        return arm, small
-    height = max(1, CACHE_BYTES // (Z.dtype.itemsize * p * n))
-    for start in range(0, t, height):
-        tile = slice(start, start + height)
-        part = Z[tile]
-        xp.matmul(part.reshape(-1, n), right, out=small[tile].reshape(-1, right.shape[-1]))
-        xp.matmul(left, part, out=arm[tile])
-    return arm, small
-
-
-def _by_columns(Z: Array, left: Array, right: Array, arm: Array, small: Array) -> None:
-    """Compute both products of rows of a column-major matrix, which are read as they are."""
-    t, p, n = Z.shape
-    across, turned = np.moveaxis(Z, 0, -1), np.moveaxis(small, 0, -1)
-    sums = np.zeros((n, left.shape[0], t), dtype=arm.dtype)
-    height = max(1, CACHE_BYTES // (Z.itemsize * n * t))
-    for start in range(0, p, height):
-        some = slice(start, start + height)
-        turned[some] = np.matmul(right.T, across[some])
-        sums += np.matmul(left[:, some], across[some].swapaxes(0, 1))
-    arm[...] = np.moveaxis(sums, -1, 0).swapaxes(1, 2)
 
 
 def _placed(block: Array, offsets: dict[int, int], wide: tuple[int, ...]) -> Array:

@@ -15,7 +15,7 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.limits import PLENTY
 from lowtucker.operators import MeasurementOperator, as_operator, check_adjoint
 from lowtucker.problem import Problem
-from lowtucker.solvers.manifold import eigenvalues, full_rank_margin, has_full_rank
+from lowtucker.solvers.models import eigenvalues, full_rank_margin, has_full_rank
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.stotiht import default_block_size
 from lowtucker.status import UNDETERMINED

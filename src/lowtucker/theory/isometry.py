@@ -8,16 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import (
-    Array,
-    as_integer,
-    as_number,
-    eps,
-    is_complex,
-    like,
-    size,
-    to_numpy,
-)
+from lowtucker._array import Array, as_integer, as_number, eps, is_complex, like, size, to_numpy
 from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm

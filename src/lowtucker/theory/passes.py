@@ -8,7 +8,7 @@ import numpy as np
 
 from lowtucker.run.progress import Progress
 from lowtucker.run.result import Result
-from lowtucker.solvers.manifold import Model
+from lowtucker.solvers.models import Model
 
 __all__ = ["PassesOfEach"]
 

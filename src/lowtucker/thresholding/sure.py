@@ -17,12 +17,7 @@ from lowtucker.thresholding.shrinkage import (
     signal_variances,
     wiener_factors,
 )
-from lowtucker.thresholding.spectrum import (
-    Spectrum,
-    coefficients,
-    multilinear_spectrum,
-    synthesis,
-)
+from lowtucker.thresholding.spectrum import Spectrum, coefficients, multilinear_spectrum, synthesis
 
 __all__ = ["Denoised", "sure_shrinkage"]
 

@@ -25,13 +25,7 @@ from lowtucker.operators import (
     subsampled_transform,
 )
 from lowtucker.problem import Problem
-from lowtucker.tensor import (
-    attainable_rank,
-    degrees_of_freedom,
-    fold,
-    multi_mode_product,
-    unfold,
-)
+from lowtucker.tensor import attainable_rank, degrees_of_freedom, fold, multi_mode_product, unfold
 from lowtucker.tensor.random import gaussians
 
 __all__ = [

@@ -12,14 +12,7 @@ from lowtucker.lab.experiments.clip import ClipRecovery
 from lowtucker.lab.experiments.convergence import Convergence, Run
 from lowtucker.lab.experiments.success import ALGORITHMS, SUCCESS, Recoveries
 from lowtucker.metrics import relative_error
-from lowtucker.simulation.base import (
-    Columns,
-    Experiment,
-    Figure,
-    Highlights,
-    Results,
-    draw_trials,
-)
+from lowtucker.simulation.base import Columns, Experiment, Figure, Highlights, Results, draw_trials
 from lowtucker.tensor import unfold
 
 __all__ = ["Choice", "Facts", "Tuned"]

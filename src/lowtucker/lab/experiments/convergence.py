@@ -10,14 +10,7 @@ import numpy as np
 
 from lowtucker.recovery import solve
 from lowtucker.run.stopping import MaxEpochs
-from lowtucker.simulation.base import (
-    Columns,
-    Experiment,
-    Figure,
-    Highlights,
-    Results,
-    draw_trials,
-)
+from lowtucker.simulation.base import Columns, Experiment, Figure, Highlights, Results, draw_trials
 from lowtucker.solvers import TIHT, Solver, StoTIHT
 
 __all__ = ["AgainstEpochs", "AgainstSeconds", "Convergence", "Run"]
