@@ -40,6 +40,7 @@ from lowtucker.recovery.accuracy import accuracy_at
 from lowtucker.recovery.evidence import Evidence, Outliers
 from lowtucker.recovery.fit import noise_floor
 from lowtucker.recovery.rank import compare_larger_rank
+from lowtucker.solvers.models import NOT_SEEN
 from lowtucker.solvers.noise import Structure
 from lowtucker.tensor import (
     attainable_rank,
