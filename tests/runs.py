@@ -92,9 +92,10 @@ def assert_same(one, other):
     np.testing.assert_array_equal(one.X.core, other.X.core, strict=True)
     for U, V in zip(one.X.factors, other.X.factors, strict=True):
         np.testing.assert_array_equal(U, V, strict=True)
-    for name in ("residual", "error", "success", "status", "epochs", "weights"):
+    numbers = ("residual", "error", "error_estimate", "success", "status", "epochs", "weights")
+    for name in numbers:
         np.testing.assert_array_equal(getattr(one, name), getattr(other, name), err_msg=name)
-    for name in ("error_estimate", "passes", "solver", "m", "held_out"):
+    for name in ("passes", "solver", "m", "held_out"):
         assert getattr(one, name) == getattr(other, name), name
     assert one.borderline == other.borderline
     notes = [

@@ -123,7 +123,7 @@ def assert_same(result, base, e, cost=0):
     np.testing.assert_array_equal(result.history["cost"], expected)
     np.testing.assert_array_equal(result.residual, base.residual)
     np.testing.assert_array_equal(result.error, base.error)
-    assert result.error_estimate == base.error_estimate
+    np.testing.assert_array_equal(result.error_estimate, base.error_estimate)
     assert result.passes == base.passes
     assert result.notes == base.notes
     assert result.rank == base.rank

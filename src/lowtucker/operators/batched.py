@@ -155,7 +155,7 @@ def batch(operators: Sequence[Any]) -> MeasurementOperator:
     >>> import numpy as np, lowtucker as lt
     >>> X_true = lt.random_tucker((10, 10, 10), (2, 2, 2), seed=0, trials=2)
     >>> rng = np.random.default_rng(0)
-    >>> known = [np.argwhere(rng.random((10, 10, 10)) < 0.4)[:380] for _ in range(2)]
+    >>> known = [np.argwhere(rng.random((10, 10, 10)) < 0.4) for _ in range(2)]
     >>> A = lt.batch([lt.entries((10, 10, 10), indices) for indices in known])
     >>> lt.recover(A, A.forward(X_true), (2, 2, 2)).success
     array([ True,  True])

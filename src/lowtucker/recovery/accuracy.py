@@ -133,7 +133,7 @@ def accuracy_at(problem: Problem, result: Result, seed: Seed) -> Accuracy:
     X = result.X
     model = _model_of(problem, result)
     if model is None and gram_is_affordable(problem, X):
-        with uncounted() if _lost_its_model(result) else nullcontext():
+        with uncounted() if _lost_its_model(problem, result) else nullcontext():
             model = Model.at(problem, X)
     if model is None:
         return _by_products(problem, X, seed)
@@ -180,13 +180,14 @@ def _model_of(problem: Problem, result: Result) -> Model | None:
     return cache if abs(residual - result.residual) <= 1e-9 * result.residual else None
 
 
-def _lost_its_model(result: Result) -> bool:
+def _lost_its_model(problem: Problem, result: Result) -> bool:
     """Whether a checkpoint has not kept normal equations at X: their pass was counted before."""
     state = result.state
     if state is None or state.cache is not None:
         return False
-    if isinstance(state.memory, Blocks):  # those of a block, which are enough
-        return state.t > 0 and result.status is Status.CONVERGED
+    if isinstance(state.memory, Blocks):  # those of a block, which are enough for isotropic rows
+        enough = state.t > 0 and result.status is Status.CONVERGED
+        return bool(enough and problem.A.traits.isotropic)
     if not isinstance(state.memory, Trace):
         return False
     level = min(start.level for start in state.memory.starts)

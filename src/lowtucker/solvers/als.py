@@ -78,7 +78,7 @@ class ALS(Manifold):
     True
     """
 
-    memory: ClassVar[type[Memory]] = Sweep
+    _memory: ClassVar[type[Memory]] = Sweep
 
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank; refuse what is not sampled entries, possibly scaled or stacked."""

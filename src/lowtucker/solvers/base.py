@@ -82,7 +82,7 @@ class State:
         trial, t).
     passes : float
         Passes over all the rows that the start and the steps took, by what operators read
-        (:class:`Bound` counts); without residuals that were measured for the history.
+        (bound solvers count); without residuals that were measured for the history.
     diverged : bool array, shape (*batch,)
         Problems whose next iterate was not finite; they stay at their last finite one.
     memory : Memory

@@ -49,13 +49,13 @@ class Starts(NamedTuple):
 class Manifold(Solver):
     """Solver on the tensors of one Tucker rank, for one problem or a batch.
 
-    A subclass has ``memory``, ``advance``, ``_first_memory``, and ``_look`` where the next step
+    A subclass has ``_memory``, ``advance``, ``_first_memory``, and ``_look`` where the next step
     needs what is measured at X beforehand.
     """
 
     batch_first: ClassVar[bool] = True
     # What it remembers
-    memory: ClassVar[type[Memory]] = Level
+    _memory: ClassVar[type[Memory]] = Level
 
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the rank: what no tensor attains is clipped."""
@@ -67,7 +67,7 @@ class Manifold(Solver):
         """State at the start: a given tensor, or the truncated adjoint, scaled."""
         problem, rank = bound.problem, bound.rank
         if isinstance(start, State):
-            state = adopt(start, problem, rank, self.memory)
+            state = adopt(start, problem, rank, self._memory)
             state = state if bound.is_batch else state.batched()
             if state.memory is None:
                 levels = np.ones(state.X.batch_shape)

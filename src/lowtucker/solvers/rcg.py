@@ -52,7 +52,7 @@ class RCG(Manifold):
 
     patience: ClassVar[tuple[int, float]] = (15, 0.3)  # slow where conditioning is bad
 
-    memory: ClassVar[type[Memory]] = Direction
+    _memory: ClassVar[type[Memory]] = Direction
 
     def is_stuck(self, state: State) -> Any:
         """Whether it is at a minimum whose residual is not zero, for every problem."""

@@ -110,7 +110,7 @@ class RGN(Manifold):
     products: bool | None = None
 
     self_terminating: ClassVar[bool] = True
-    memory: ClassVar[type[Memory]] = Trace
+    _memory: ClassVar[type[Memory]] = Trace
 
     def __post_init__(self) -> None:
         """Check the settings."""

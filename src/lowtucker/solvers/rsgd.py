@@ -101,7 +101,7 @@ class RSGD(Manifold):
     least_squares: bool = False
 
     patience: ClassVar[tuple[int, float]] = (3, 0.2)
-    memory: ClassVar[type[Memory]] = Blocks
+    _memory: ClassVar[type[Memory]] = Blocks
 
     def __post_init__(self) -> None:
         """Check the settings."""
