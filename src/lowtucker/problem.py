@@ -86,6 +86,9 @@ class Problem:
             if not all_finite(y):
                 xp = namespace(y)
                 y = xp.where(weights > 0, y, xp.zeros_like(y))
+        if is_array(self.A.count):  # what lies in the padding of a batch measures nothing
+            xp, measured = namespace(y), np.arange(self.A.m) < to_numpy(self.A.count)[..., None]
+            y = xp.where(like(measured, y), y, xp.zeros_like(y))
         object.__setattr__(self, "y", _checked(y, "y", self.A))
 
     @property
@@ -134,8 +137,10 @@ class Problem:
             counts = to_numpy(self.count) if is_array(self.count) else np.asarray(self.count)
         else:
             counts = np.count_nonzero(to_numpy(self.weights) > 0, axis=-1)
+            if is_array(self.count):  # without the padding
+                counts = np.minimum(counts, to_numpy(self.count))
         parts = 2 if is_complex(self.y) and "complex" not in str(self.tensor_dtype) else 1
-        return parts * int(counts) if counts.ndim == 0 else parts * counts
+        return parts * int(counts) if counts.ndim == 0 else parts * counts.astype(int)
 
     @property
     def fewest_equations(self) -> int:
@@ -337,7 +342,7 @@ def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...
     w = _checked(_vector(weights, "weights", A), "weights", A)
     check_weights(w, shape)
     xp = namespace(w)
-    if bool(xp.any(w < 0)) or not bool(xp.any(w > 0)):
+    if bool(xp.any(w < 0)) or not bool(xp.all(xp.any(w > 0, axis=-1))):
         raise ValueError(
             "weights must be real, not negative, and not all zero. "
             "To leave out a measurement, give it the weight 0."

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, Rows, is_array, like, namespace, real_dtype
+from lowtucker._array import Array, Rows, is_array, kind, like, namespace, real_dtype
 from lowtucker._array.readings import side_by_side
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.traits import Traits
+from lowtucker.status import Finding
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["BatchOperator", "batch"]
@@ -96,6 +98,14 @@ class BatchOperator(MeasurementOperator):
         xp = namespace(*back)
         return xp.reshape(xp.stack(back), (*self.batch_shape, *self.shape))
 
+    def diagnose(self, rank: tuple[int, ...], mask: Array | None = None) -> list[Finding]:
+        """Findings of all operators, each with the number of its problem."""
+        return [
+            replace(found, text=f"Problem {k}: {found.text}")
+            for k, A in enumerate(self.operators)
+            for found in A.diagnose(rank, None)
+        ]
+
     def _row_norms(self) -> Array:
         return self._joined([A.row_norms() for A in self.operators])
 
@@ -129,6 +139,12 @@ class BatchOperator(MeasurementOperator):
 def _within(rows: Any, m: int) -> Any:
     """Rows that an operator has, of those of the longest."""
     return rows if isinstance(rows, slice) else np.asarray(rows)[np.asarray(rows) < m]
+
+
+def _described(A: MeasurementOperator) -> str:
+    """What the operators of a batch have in common."""
+    array = "NumPy" if A.prototype is None else kind(A.prototype)
+    return f"{A.shape}, {A.dtype}, {array}"
 
 
 def batch(operators: Sequence[Any]) -> MeasurementOperator:
@@ -175,11 +191,10 @@ def batch(operators: Sequence[Any]) -> MeasurementOperator:
         check_operator(A)
         if A.batch_shape:
             raise ValueError(f"operators[{k}] is a batch of {A.batch_shape}. Give its operators.")
-        same = (A.shape, str(A.dtype), type(A.prototype))
-        if same != (first.shape, str(first.dtype), type(first.prototype)):
+        pair = [_described(one) for one in (A, first)]
+        if pair[0] != pair[1]:
             raise ValueError(
-                f"operators must have one shape, dtype and kind of array: operators[{k}] has "
-                f"{A.shape}, {A.dtype}, the first has {first.shape}, {first.dtype}. Solve them one "
-                "by one."
+                "operators must have one shape, dtype and kind of array: "
+                f"operators[{k}] has {pair[0]}, the first has {pair[1]}. Solve them one by one."
             )
     return BatchOperator(every)

@@ -163,6 +163,12 @@ class DesignOfEach(TangentDesign):
         super().__init__(A, T)
         self.designs = [A.trial(k)._tangent(T.take(k)) for k in range(T.batch_shape[0])]
 
+    @property
+    def rows_read(self) -> int:
+        """Rows that a product reads: those of one operator for every space."""
+        count = 1 if self.A.batch_shape else len(self.designs)
+        return count * self.A.rows_read
+
     def _own(self, k: int, x: Array | None) -> Array | None:
         """Measurements, or weights, of design k: its own of a batch, without the padding."""
         if x is None:

@@ -35,14 +35,25 @@ def explained(result: Result, call: Call | None = None) -> Result:
     if call is None:
         return result
     result = replace(result, call=call)
-    for status in dict.fromkeys(np.atleast_1d(result.status).tolist()):
+    if not result.each:
+        return _hinted(result, call)
+    each = list(result.each)
+    for k, status in enumerate(result.status):
         if status in HINTS:
-            text, changes = HINTS[status](result, call)
-            numbers = {"status": status.name, "per_dof": _per_dof(result)}
-            if result.X.batch_shape:  # which has one rank, and one loss
-                changes = {k: v for k, v in changes.items() if k not in ("rank", "loss")}
-            result = result.found(Finding("hint", text, numbers, changes=changes))
-    return result
+            one = _hinted(result.trial(k), call, of_batch=True)
+            each[k] = replace(each[k], findings=one.findings)
+    return replace(result, each=tuple(each))
+
+
+def _hinted(result: Result, call: Call, *, of_batch: bool = False) -> Result:
+    """Result of one problem with a hint, where its status has one."""
+    if result.status not in HINTS:
+        return result
+    text, changes = HINTS[result.status](result, call)
+    if of_batch:  # which has one rank, and one loss
+        changes = {k: v for k, v in changes.items() if k not in ("rank", "loss")}
+    numbers = {"status": result.status.name, "per_dof": _per_dof(result)}
+    return result.found(Finding("hint", text, numbers, changes=changes))
 
 
 def _underdetermined(result: Result, call: Call) -> Hint:

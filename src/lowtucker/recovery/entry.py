@@ -250,7 +250,8 @@ def solve(
     problem : Problem
         One, or a batch of problems: then ``success``, ``status`` and ``epochs`` of the result are
         arrays, and problems that have ended are frozen while the others continue. Problem k is the
-        single run with ``seed=(seed, k)``, to rounding.
+        single run with ``seed=(seed, k)``, to rounding, where all have as many measurements:
+        problems share the choices of "auto" and the size of blocks.
     solver : Solver, name, or a list of them that take over from each other
         "auto" starts from the truncated adjoint of y; takes least-squares steps on blocks
         (:class:`lowtucker.RSGD`) where there are 2.8 measurements or more per degree of freedom;
@@ -303,10 +304,7 @@ def solve(
             f"stop must be a stopping rule, got {stop!r}. Rules combine with | and &: "
             "lowtucker.ResidualBelow(1e-6) | lowtucker.MaxEpochs(100)."
         )
-    if len(problem.batch_shape) > 1:
-        raise ValueError(
-            f"A batch of problems has one leading axis, got {problem.batch_shape}. Flatten it."
-        )
+    _check_axes(problem)
     settings = {"solver": solver, "rank": rank, "seed": seed, "stop": conditions(stop)}
     X_true = checked_truth(X_true, problem)
     with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
@@ -330,12 +328,19 @@ def _check_one(problem: Problem, search: RankSearch | None, loss: Any, no_rank: 
     """Check that what takes one problem gets one."""
     if problem.batch_shape and (search is not None or loss != "squared" or no_rank):
         what = f"loss={loss!r}" if loss != "squared" else "A call without a rank"
-        what = what if search is None else 'rank="auto"'
+        what = what if search is None else "A search for the rank"
         raise ValueError(f"{what} takes one problem, got a batch of {problem.batch_shape}.")
+    _check_axes(problem)
+
+
+def _check_axes(problem: Problem) -> None:
+    """Check the leading axes of a batch."""
     if len(problem.batch_shape) > 1:
         raise ValueError(
             f"A batch of problems has one leading axis, got {problem.batch_shape}. Flatten it."
         )
+    if problem.batch_shape == (0,):
+        raise ValueError("A batch must have one problem at least, got none: y has no rows.")
 
 
 def warn_of_unsampled(problem: Problem) -> None:

@@ -25,9 +25,11 @@ from lowtucker.recovery.rank import RankSearch, search_rank
 from lowtucker.run.result import Result, Verdict
 from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic
+from lowtucker.solvers.crew import Trace
 from lowtucker.solvers.models import Model, dot
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rows import spread_of_rows
+from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -111,13 +113,19 @@ def diagnosed(
 
 def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Result:
     """Result of a batch with the verdict on every problem, as on a single one."""
+    if not isinstance(result.X, TuckerTensor):  # shrunk tensors have no tangent space
+        return result
     seed, first = as_seed(fit.seed)
     models = models_at(problem, result)
     every = []
-    for k, known in side_by_side(enumerate(result.each)):
+    # what reads one A for all adds up
+    each = enumerate(result.each)
+    for k, known in side_by_side(each) if problem.A.batch_shape else each:
         truth = None if fit.X_true is None else _trial_of(fit.X_true, k)
         own = replace(fit, seed=(seed, first + k), X_true=truth, callbacks=())
-        state = known.state and replace(known.state, cache=models and models.select([k]).single())
+        state = known.state
+        if models and state and isinstance(state.memory, Trace | Blocks):  # others keep no model
+            state = replace(state, cache=models.select([k]).single())
         alone = replace(result.trial(k), state=state, weights=None)
         every.append(diagnosed(problem.trial(k), rank, own, alone))
     return of_each(result, every)
@@ -126,7 +134,7 @@ def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
 def models_at(problem: Problem, result: Result) -> Model | None:
     """Linear models at all tensors of a batch, by one pass; None where they would not pay."""
     X = result.X
-    if not isinstance(X, TuckerTensor) or not gram_is_affordable(problem, X):
+    if not gram_is_affordable(problem, X):
         return None
     try:
         return Model.at(problem, X)
@@ -142,7 +150,8 @@ def of_each(result: Result, every: Sequence[Result]) -> Result:
         return np.array([np.nan if value is None else value for value in values])
 
     verdicts = tuple(
-        Verdict(one.error_estimate, one.error_interval, one.findings, one.state) for one in every
+        Verdict(one.error_estimate, one.error_interval, one.findings, one.state, known.m)
+        for one, known in zip(every, result.each, strict=True)
     )
     statuses = np.empty(len(every), dtype=object)
     statuses[:] = [one.status for one in every]

@@ -180,9 +180,22 @@ class Run:
             degrees_of_freedom=int(dof.max()),
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
-            findings=_restarted(restarts, ledger.statuses),
-            each=tuple(Verdict(state=one.state) for one in found) if self.is_batch else (),
+            findings=() if self.is_batch else _restarted(restarts, ledger.statuses),
+            each=self._each(found) if self.is_batch else (),
         )  # fmt: skip
+
+    def _each(self, found: Sequence[Found]) -> tuple[Verdict, ...]:
+        """What is known of every problem of a batch."""
+        counts = np.broadcast_to(self.problem.equations, (self.count,)).tolist()
+        solver = self.bound.solver
+        return tuple(
+            Verdict(
+                findings=() if one.state is None else _restarted(solver.restarts(one.state), [s]),
+                state=one.state,
+                m=int(m),
+            )
+            for one, s, m in zip(found, self.ledger.statuses, counts, strict=True)
+        )
 
     @property
     def _passes(self) -> float:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import to_numpy
+from lowtucker._array import as_integer, to_numpy
 from lowtucker._array.errors import FileFormatError
 from lowtucker._version import __version__
 from lowtucker.run.advice import Words, advised, estimate_text
@@ -42,6 +42,7 @@ class Verdict:
     error_interval: tuple[float, float] | None = None
     findings: tuple[Finding, ...] = ()
     state: State | None = None
+    m: int = 0
 
 
 @dataclass(frozen=True, repr=False, eq=False)
@@ -176,8 +177,9 @@ class Result:
         return replace(self, findings=(*self.findings, *findings), status=decided)
 
     def trial(self, k: int) -> Result:
-        """Result of one problem of a batch."""
-        X = self.X.trial(k)
+        """Result of one problem of a batch; ``passes`` are those of all until it ended."""
+        k = as_integer(k, "k", 0, len(self.status) - 1)
+        X = self.X.take([k]).single()
         rows = self.history["running"][:, k]
         columns = {
             name: (values[:, k] if values.ndim > 1 else values)[rows]
@@ -196,7 +198,10 @@ class Result:
             history=History.of(columns),
             error_estimate=known.error_estimate,
             error_interval=known.error_interval,
-            findings=(*known.findings, *self.findings),
+            findings=known.findings,
+            m=known.m or self.m,
+            passes=float(columns["passes"][-1]),
+            seconds=float(columns["seconds"][-1]),
             state=known.state,
             each=(),
         )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lowtucker._array import Array, as_float, as_number, eps, like, namespace, size
+from lowtucker._array import Array, as_float, as_number, eps, like, namespace, size, to_numpy
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
@@ -105,6 +105,7 @@ def units_of(problem: Problem) -> Units:
         y = namespace(y).where(w > 0, y, namespace(y).zeros_like(y))
     length = float(norm(y))
     single = eps(y) > 1e-10
+    _check_one_scale(problem)
     reach, limit = (pair[not single] for pair in (REACH, LIMIT))
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
     known = problem.A.scale_exponent()
@@ -119,6 +120,19 @@ def units_of(problem: Problem) -> Units:
     if abs(of_A) + abs(of_y) + abs(of_w) <= reach:
         return Units()
     return Units(of_A if abs(of_A) > OF_A * reach else 0, of_y, of_w)
+
+
+def _check_one_scale(problem: Problem) -> None:
+    """Refuse a batch whose problems are of so different scales that one unit cannot serve all."""
+    sizes = np.atleast_1d(to_numpy(problem.y_norm))
+    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    most = float(np.finfo(sizes.dtype).max) ** 0.25
+    if len(sizes) > 1 and sizes.max() / most > sizes.min():
+        raise ValueError(
+            f"The problems of a batch must be of similar scales, got y of norms from "
+            f"{sizes.min():.2g} to {sizes.max():.2g}. Divide each y by its norm, or solve them one "
+            "by one."
+        )
 
 
 def exponent_of(A: MeasurementOperator) -> int:

@@ -176,6 +176,7 @@ def bootstrap_starts(
     few = min(m, ROWS) if A.traits.isotropic else m
     one_block = A.traits.row_separable and few < m
     A = A.restrict(slice(0, few)) if one_block else A
+    few = min(few, A.m)  # the problems of a batch may have fewer rows than its longest
     measured, y = A.forward(X)[..., :few], y_plain[..., :few]
     w = 1.0 if problem.weights is None else problem.weights[..., :few]
     seen = dot(w * measured, measured)
