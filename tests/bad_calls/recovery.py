@@ -209,7 +209,7 @@ RECOVER = [
     (
         lambda: recover(A=BATCH, y=np.stack([y, y]), rank="auto"),
         ValueError,
-        'rank="auto" takes one problem',
+        "A search for the rank takes one problem",
     ),
     (
         lambda: recover(A=BATCH, y=np.stack([y, y]), tol=np.array([0.001] * 3)),
