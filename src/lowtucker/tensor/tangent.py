@@ -220,7 +220,7 @@ class TangentSpace:
         return xp.concat([xp.reshape(part, (*lead, -1)) for part in parts], axis=-1)
 
     def _along(self, matrix: Array) -> Array:
-        """Matrix that multiplies all tensors of a space alike."""
+        """Matrix that multiplies every tensor of a space."""
         return matrix[:, None, :, :] if self.batch_shape else matrix
 
     @property
