@@ -105,7 +105,8 @@ def units_of(problem: Problem) -> Units:
         y = namespace(y).where(w > 0, y, namespace(y).zeros_like(y))
     length = float(norm(y))
     single = eps(y) > 1e-10
-    _check_one_scale(problem)
+    if problem.batch_shape:
+        _check_one_scale(y)
     reach, limit = (pair[not single] for pair in (REACH, LIMIT))
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
     known = problem.A.scale_exponent()
@@ -122,9 +123,9 @@ def units_of(problem: Problem) -> Units:
     return Units(of_A if abs(of_A) > OF_A * reach else 0, of_y, of_w)
 
 
-def _check_one_scale(problem: Problem) -> None:
+def _check_one_scale(y: Array) -> None:
     """Refuse a batch whose problems are of so different scales that one unit cannot serve all."""
-    sizes = np.atleast_1d(to_numpy(problem.y_norm))
+    sizes = np.ravel(to_numpy(norm(y, batch_ndim=y.ndim - 1)))
     sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
     most = float(np.finfo(sizes.dtype).max) ** 0.25
     if len(sizes) > 1 and sizes.max() / most > sizes.min():
