@@ -118,7 +118,7 @@ def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
     seed, first = as_seed(fit.seed)
     models = models_at(problem, result)
     every = []
-    # what reads one A for all adds up
+    # readings of one A for several problems add up
     each = enumerate(result.each)
     for k, known in side_by_side(each) if problem.A.batch_shape else each:
         truth = None if fit.X_true is None else _trial_of(fit.X_true, k)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from lowtucker._array.clock import Clock
@@ -67,37 +68,40 @@ def execute(
 
     Problem k of a batch has the seed (seed, k), in whatever part it is.
     """
+    run = partial(
+        run_one,
+        phases=phases,
+        rank=rank,
+        stop=stop,
+        callbacks=callbacks,
+        keeper=keeper,
+        clock=clock,
+    )
     parts = parts_of(problem, phases, rank) if problem.batch_shape else []
-    whole = len(parts) < 2
+    if len(parts) < 2:
+        return run(problem, start=start, X_true=X_true, seed=seed, stage=stage)
     number, first = as_seed(seed)
     results: list[Result] = []
-    several = [range(0)] if whole else parts
-    # what reads one A for all adds up
-    for part in side_by_side(several) if problem.A.batch_shape else several:
-        label = "" if whole else f"problems {part.start + 1} to {part.stop} of {parts[-1].stop}"
-        one = run_one(
-            problem if whole else problem.select(part),
-            phases,
-            rank,
-            stop=stop,
-            start=start if whole else some_of_batch(start, part),
-            X_true=X_true if whole else some_of_batch(X_true, part),
-            seed=seed if whole else (number, first + part.start),
-            callbacks=callbacks,
-            keeper=keeper,
-            clock=clock,
+    # readings of one A by several parts add up
+    for part in side_by_side(parts) if problem.A.batch_shape else parts:
+        label = f"problems {part.start + 1} to {part.stop} of {parts[-1].stop}"
+        one = run(
+            problem.select(part),
+            start=some_of_batch(start, part),
+            X_true=some_of_batch(X_true, part),
+            seed=(number, first + part.start),
             stage=", ".join(filter(None, (stage, label))),
             ends=any(Status.INTERRUPTED in one.status for one in results),
         )
         results.append(one)
-    return results[0] if whole else joined_parts(results)
+    return joined_parts(results)
 
 
 def run_one(
     problem: Problem,
+    *,
     phases: list[Solver],
     rank: Any,
-    *,
     stop: StoppingRule,
     start: Any,
     X_true: Any,

@@ -37,7 +37,7 @@ FIRST = {"gaussian": 3.0, "dct": 4.0, "rank-one": 8.0, "entries": 8.0}
 # Relative error that counts as recovered
 TOL = 1e-5
 # Epochs of a trial; fewer where Gauss-Newton steps are slow, and a trial takes so many seconds: a
-# success needs few, a failure all, the last ones of 16 starts each. 30x30x30, rank (3,3,3): a
+# success needs few, a failure all, the last ones of several starts each. 30x30x30, rank (3,3,3): a
 # failure takes 5 to 8 s with 60 epochs and 1 s with 30; with 1.75 dof measurements 19 of 20 were
 # recovered with 60 and 4 of 6 with 30, with 2 dof all with both
 EPOCHS, FEWER_EPOCHS, LONG = 60, 30, 0.5
