@@ -74,7 +74,8 @@ class RGN(Manifold):
         How many starts to try. A start is given up when the residual stops falling (a local
         minimum). Where there are 2.8 measurements or more per degree of freedom and several starts,
         or products, a step along the gradient must fail first (``lowtucker.solvers.escape``). The
-        next start reweights the measurements at random.
+        next ones reweight the measurements at random: one, then two, four, and up to eight run
+        together, and share every pass over A.
     iht_steps : int
         Steps of TIHT, with automatic step, that every other start, beginning with the second, is
         prepared by. They leave the tangent space, and with it the local minima that few
@@ -84,13 +85,13 @@ class RGN(Manifold):
     products : bool, optional
         Whether to solve by products with D alone (LSMR) rather than by normal equations. By
         default where these would be too large (more than 5000 degrees of freedom), where the
-        operator has no fast tangent design (more than 100), or where rows are outer products and
+        operator has no fast tangent design (more than 300), or where rows are outer products and
         normal equations would take longer (some 200 to 500; ``lowtucker.solvers.costs``).
 
     Notes
     -----
     By normal equations a step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while
-    the rows are read. Memory: :math:`dof^2` numbers. By products it costs two passes, and two
+    the rows are read. Memory: :math:`dof^2` numbers for every start at work. By products it costs two passes, and two
     more for every iteration of LSMR. Memory: a few vectors, and what the operator's products
     need. A start costs two passes and a few rows, and two passes and a full tensor for every step
     of TIHT.
