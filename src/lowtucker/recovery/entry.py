@@ -330,8 +330,8 @@ def _check_one(problem: Problem, search: RankSearch | None, loss: Any, no_rank: 
         what = f"loss={loss!r}" if loss != "squared" else "A call without a rank"
         what = what if search is None else "A search for the rank"
         raise ValueError(
-            f"{what} takes one problem, got a batch of {problem.batch_shape}. Solve them one by one, "
-            'or give a rank and loss="squared".'
+            f"{what} takes one problem, got a batch of {problem.batch_shape}. Solve them one by "
+            'one, or give a rank and loss="squared".'
         )
     _check_axes(problem)
 
