@@ -92,9 +92,9 @@ class RGN(Manifold):
     -----
     By normal equations a step costs one pass: :math:`D^* D` and :math:`D^* r` are summed while
     the rows are read. Memory: :math:`dof^2` numbers for every start at work. By products it costs
-    two passes, and two more for every iteration of LSMR. Memory: a few vectors, and what the operator's products
-    need. A start costs two passes and a few rows, and two passes and a full tensor for every step
-    of TIHT.
+    two passes, and two more for every iteration of LSMR. Memory: a few vectors, and what the
+    operator's products need. A start costs two passes and a few rows, and two passes and a full
+    tensor for every step of TIHT.
 
     Examples
     --------
