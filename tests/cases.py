@@ -240,6 +240,15 @@ THRESHOLDINGS = {
     "HOOI": lambda rank: lt.HOOI(rank, max_iterations=5),  # its limit depends on rounding
 }
 
+# name -> a thresholding with the format that it returns, and the problem that TIHT and StoTIHT must
+# solve with it: (thresholding, shape, m, a fixed step). tests/contracts/test_formats.py
+FORMATS = {
+    "HOSVD": (lt.HOSVD((1, 2, 2)), (5, 5, 6), 120, 0.5),
+    "Sparse": (lt.Sparse(5), (6, 5, 4), 90, 0.4),
+    "Sparse-vector": (lt.Sparse(4), (80,), 50, 0.3),
+    "RowSparse": (lt.RowSparse(3), (30, 4), 90, 0.4),
+}
+
 # name -> how to make it for a block size. tests/contracts/test_samplers.py
 SAMPLERS = {
     "Partition": lt.Partition,

@@ -73,7 +73,7 @@ def test_a_residual_close_to_the_tolerance():
 
 
 def test_a_residual_close_to_the_noise_floor():
-    std = noise_floor(lt.Problem(A, NOISY), NOISE, RANK)
+    std = noise_floor(lt.Problem(A, NOISY), NOISE, lt.degrees_of_freedom(SHAPE, RANK))
     fitted = lt.recover(A, NOISY, RANK).residual
     spare = A.m - lt.degrees_of_freedom(SHAPE, RANK)
     seen = {}
@@ -100,7 +100,7 @@ def test_more_than_the_given_noise_leaves_is_none_if_it_has_structure():
     more = A.forward(lt.random_tucker(SHAPE, (1, 1, 1), seed=7))
     y = NOISY + 0.6 * NOISE * more / np.std(more)
     result = lt.recover(A, y, RANK, noise_std=NOISE)
-    floor = float(noise_floor(lt.Problem(A, y), NOISE, RANK))
+    floor = float(noise_floor(lt.Problem(A, y), NOISE, lt.degrees_of_freedom(SHAPE, RANK)))
     assert floor < result.residual < 1.5 * floor
     assert result.status is lt.Status.RANK_TOO_SMALL
 

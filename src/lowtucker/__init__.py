@@ -87,7 +87,17 @@ if TYPE_CHECKING:
         sthosvd,
         unfold,
     )
-    from lowtucker.thresholding import HOOI, HOSVD, STHOSVD, Shrinkage, ShrunkTensor, Thresholding
+    from lowtucker.thresholding import (
+        HOOI,
+        HOSVD,
+        STHOSVD,
+        RowSparse,
+        Shrinkage,
+        ShrunkTensor,
+        Sparse,
+        SparseTensor,
+        Thresholding,
+    )
 
 __all__ = [
     "ALS",
@@ -128,13 +138,16 @@ __all__ = [
     "RankWarning",
     "ResidualBelow",
     "Result",
+    "RowSparse",
     "SeededGaussianOperator",
     "Shrinkage",
     "ShrunkTensor",
     "Shuffled",
     "SlowOperatorWarning",
     "Solver",
+    "Sparse",
     "SparseOperator",
+    "SparseTensor",
     "Spectra",
     "Stalled",
     "State",
@@ -228,7 +241,10 @@ _HOME = {
             "multilinear_rank", "norm", "quasi_optimality", "random_tucker", "spectra", "sthosvd",
             "unfold",
         ],
-        "thresholding": ["HOOI", "HOSVD", "STHOSVD", "Shrinkage", "ShrunkTensor", "Thresholding"],
+        "thresholding": [
+            "HOOI", "HOSVD", "STHOSVD", "RowSparse", "Shrinkage", "ShrunkTensor", "Sparse",
+            "SparseTensor", "Thresholding",
+        ],
     }.items()
     for name in names
 }

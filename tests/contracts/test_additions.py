@@ -19,7 +19,7 @@ from lowtucker.recovery import diagnosis
 from lowtucker.solvers import SOLVERS, Bound, Memory, Solver, State
 from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.tensor.iterate import Iterate
-from lowtucker.thresholding import FORMATS
+from lowtucker.thresholding import FORMATS, ThresholdingDefaults
 
 SHAPE, RANK = (6, 5, 4), (2, 2, 1)
 X_TRUE = lt.random_tucker(SHAPE, RANK, seed=0)
@@ -124,7 +124,7 @@ class FewEntries(Iterate):
         return {"values": self.values, "places": self.places}
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, Any]) -> FewEntries:
+    def from_parts(cls, parts: Mapping[str, Any], layout: Mapping[str, Any]) -> FewEntries:
         return cls(**parts)
 
     def full(self) -> Any:
@@ -139,12 +139,15 @@ class FewEntries(Iterate):
         flat = G.reshape(*self.batch_shape, -1)
         return replace(self, values=np.take_along_axis(flat, self.places.astype(int), axis=-1))
 
+    def __add__(self, other: Any) -> FewEntries:
+        raise NotImplementedError
+
     def __mul__(self, factor: Any) -> FewEntries:
         return replace(self, values=self.values * np.asarray(factor)[..., None])
 
 
 @dataclass(frozen=True)
-class Largest:
+class Largest(ThresholdingDefaults):
     """Keep the s largest entries: the thresholding of IHT."""
 
     rank: int

@@ -276,7 +276,7 @@ def test_the_file_is_numbers_and_json(problem, path):
     A, y = problem
     lt.recover(A, y, (1, 2, 2), checkpoint=path)
     data = path.read_bytes()
-    assert data.startswith(b"lowtucker checkpoint 2\n")
+    assert data.startswith(b"lowtucker checkpoint 3\n")
     content, arrays = module._unpacked(path, path)
     json.dumps(content)
     assert content["version"] == lt.__version__

@@ -14,8 +14,8 @@ from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import EntriesOperator
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
-from lowtucker.recovery.entry import checked_truth, warn_of_unsampled
-from lowtucker.recovery.fit import Fit, Loss
+from lowtucker.recovery.entry import checked_truth, format_or_rank, warn_of_unsampled
+from lowtucker.recovery.fit import Fit, Loss, degrees_of_freedom_of
 from lowtucker.recovery.hard import held_out_fit
 from lowtucker.recovery.norank import LEFT, without_rank
 from lowtucker.recovery.rank import RankSearch
@@ -23,7 +23,7 @@ from lowtucker.run.call import Call
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.tensor.rank import attainable_rank, check_rank
 
 __all__ = ["complete"]
 
@@ -113,17 +113,19 @@ def complete(
     share = as_number(held_out, "held_out", 0.0)
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
-    solver = solver.lower() if isinstance(solver, str) else solver
-    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     problem = Problem(A, y)
+    solver = solver.lower() if isinstance(solver, str) else solver
+    no_rank = rank is None and solver == "auto"
+    rank, solver = format_or_rank(rank, solver, problem)
+    fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": share}
     with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
-        if rank is None:
+        if no_rank:
             result = without_rank(scope.problem, fit.within(scope), share)
         else:
-            held = _held(A, rank, share, seed)
+            held = _held(A, rank, share, seed, solver)
             result = held_out_fit(scope.problem, rank, fit.within(scope), held)
     return explained(scope.export(result), call)
 
@@ -171,13 +173,14 @@ def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, Nu
     return EntriesOperator(y.shape, np.argwhere(known)), y[known]
 
 
-def _held(A: Any, rank: Any, share: float, seed: Seed) -> NumPyArray:
+def _held(A: Any, rank: Any, share: float, seed: Seed, solver: Any = "auto") -> NumPyArray:
     """Samples to hold out, so that every slice keeps enough; none where there are too few."""
     held = np.zeros(A.m, dtype=bool)
     least: Any = (1,) * len(A.shape)
     if isinstance(rank, tuple | list):
         least = attainable_rank(check_rank(tuple(rank), A.shape, warn=False))
-    dof = degrees_of_freedom(A.shape, least)
+    phases = solver if isinstance(solver, list | tuple) else [solver]
+    dof = degrees_of_freedom_of(A.shape, phases, None if rank is None else least)
     count = min(round(share * A.m), A.m - int(np.ceil(LEFT * dof)))
     if count < 1:
         return held

@@ -99,7 +99,7 @@ def noise_of_the_given_size(case: Case) -> list[Finding]:
     stopped = result.status in (Status.NOISE_FLOOR, Status.STALLED)
     if fit.noise_std is None or result.weights is not None or not stopped:
         return []
-    floor = float(noise_floor(case.problem, fit.noise_std, result.rank))
+    floor = float(noise_floor(case.problem, fit.noise_std, result.degrees_of_freedom))
     numbers = {"residual": result.residual, "floor": floor}
     findings = []
     spare = max(case.problem.equations - result.degrees_of_freedom, 1)
@@ -206,7 +206,8 @@ def _asks_for_noise(case: Case) -> bool:
         return False
     if std is None or result.weights is not None:
         return True
-    return bool(result.residual <= LITTLE_MORE * noise_floor(case.problem, std, result.rank))
+    floor = noise_floor(case.problem, std, result.degrees_of_freedom)
+    return bool(result.residual <= LITTLE_MORE * floor)
 
 
 def _at_rounding(case: Case) -> bool:

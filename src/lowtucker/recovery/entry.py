@@ -37,9 +37,10 @@ from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
 from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule, conditions
 from lowtucker.solvers import State
-from lowtucker.solvers.auto import check_memory, phases_of
+from lowtucker.solvers.auto import check_memory, of_format, phases_of
 from lowtucker.status import UNDETERMINED
-from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.tensor.rank import per_mode
+from lowtucker.thresholding import Iterate, Thresholding
 
 __all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
 
@@ -162,9 +163,10 @@ def recover(
     """
     call = Call.of(recover, locals())
     solver = solver.lower() if isinstance(solver, str) else solver
+    problem = Problem(as_operator(A, shape, order=order), y, weights)
+    rank, solver = format_or_rank(rank, solver, problem)
     _, search = rank_given_or_searched(rank)
     no_rank = rank is None and solver == "auto"
-    problem = Problem(as_operator(A, shape, order=order), y, weights)
     _check_fields(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     _check_one(problem, search, loss, no_rank)
@@ -211,6 +213,7 @@ def iterate(
     (99, True)
     """
     _check_problem(problem)
+    rank, solver = format_or_rank(rank, solver, problem)
     with Scope(problem) as scope:
         start = scope.into(tensor_or_state(start, problem), "start")
         phases = phases_of(scope.solver(solver), scope.problem, rank)
@@ -305,6 +308,7 @@ def solve(
             "lowtucker.ResidualBelow(1e-6) | lowtucker.MaxEpochs(100)."
         )
     _check_axes(problem)
+    rank, solver = format_or_rank(rank, solver, problem)
     settings = {"solver": solver, "rank": rank, "seed": seed, "stop": conditions(stop)}
     X_true = checked_truth(X_true, problem)
     with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
@@ -322,6 +326,13 @@ def solve(
             keeper=scope.keeper,
         )
     return explained(scope.export(result), call)
+
+
+def format_or_rank(rank: Any, solver: Any, problem: Problem) -> tuple[Any, Any]:
+    """Rank, or none where a format is given in its place; and the solvers, which then have it."""
+    if isinstance(rank, Thresholding) and not isinstance(rank, type):
+        return None, of_format(rank.for_shape(problem.shape), solver)
+    return per_mode(rank, problem.shape), solver
 
 
 def _check_one(problem: Problem, search: RankSearch | None, loss: Any, no_rank: bool) -> None:
@@ -364,18 +375,18 @@ def _check_problem(problem: Any) -> None:
         )
 
 
-def checked_truth(X_true: Any, problem: Problem) -> TuckerTensor | Array | None:
+def checked_truth(X_true: Any, problem: Problem) -> Iterate | Array | None:
     """Refuse a truth that does not fit the problem."""
     if X_true is None:
         return None
-    if not isinstance(X_true, TuckerTensor):
+    if not isinstance(X_true, Iterate):
         X_true = as_float(X_true, "X_true")
         if not all_finite(X_true):
             raise ValueError("X_true has NaN or infinite entries.")
-    core = X_true.core if isinstance(X_true, TuckerTensor) else X_true
+    core = next(iter(X_true.parts().values())) if isinstance(X_true, Iterate) else X_true
     same_kind(core, problem.A.prototype, "X_true", "the operator")
     shape = tuple(X_true.shape)
-    if isinstance(X_true, TuckerTensor):
+    if isinstance(X_true, Iterate):
         shape = (*X_true.batch_shape, *shape)
     if shape != (*problem.batch_shape, *problem.shape):
         raise ValueError(

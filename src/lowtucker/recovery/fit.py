@@ -25,8 +25,9 @@ from lowtucker.solvers import RGN
 from lowtucker.solvers.auto import automatic, check_memory, phases_of
 from lowtucker.status import Status
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
+from lowtucker.thresholding import Thresholding
 
-__all__ = ["OVER", "Fit", "Loss", "joined", "noise_floor"]
+__all__ = ["OVER", "Fit", "Loss", "degrees_of_freedom_of", "joined", "noise_floor"]
 
 Loss = Literal["squared", "huber"]
 
@@ -184,7 +185,7 @@ class Fit:
             problem,
             phases,
             rank,
-            stop=self._stop(problem, rank, epochs),
+            stop=self._stop(problem, degrees_of_freedom_of(problem.shape, phases, rank), epochs),
             start=tensor_or_state(start, problem),
             X_true=self.X_true,
             seed=self.seed,
@@ -210,23 +211,26 @@ class Fit:
         counting: np.ndarray[Any, Any] = (weights * squares)[weights > 0]
         return counting
 
-    def _stop(self, problem: Problem, rank: Any, epochs: int) -> StoppingRule:
+    def _stop(self, problem: Problem, dof: int, epochs: int) -> StoppingRule:
         """Rule for the remaining epochs; the clock is that of the whole call."""
         rule: StoppingRule = ResidualBelow(self.tol)
         rule = rule if self.rough is None else rule | self.rough
         if self.noise_std is not None:
-            floor = noise_floor(problem, self.noise_std, rank)
+            floor = noise_floor(problem, self.noise_std, dof)
             if self.solver == "auto":  # local minima of few may be as low: other starts tell
-                floor = np.where(_few(problem, rank), 0.0, floor)
+                floor = np.where(problem.equations < PLENTY * dof, 0.0, floor)
             rule = rule | ResidualBelow(floor, Status.NOISE_FLOOR)
         left = self.max_epochs - epochs if epochs else self.max_epochs
         return rule | Stalled() | MaxEpochs(left)
 
 
-def _few(problem: Problem, rank: Any) -> Any:
-    """Whether there are so few measurements that local minima are frequent, for every problem."""
-    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
-    return problem.equations < PLENTY * degrees_of_freedom(problem.shape, attained)
+def degrees_of_freedom_of(shape: tuple[int, ...], phases: Sequence[Any], rank: Any) -> int:
+    """Degrees of freedom of a Tucker rank, or else of the thresholding that the solvers have."""
+    if rank is not None:
+        return degrees_of_freedom(shape, attainable_rank(check_rank(rank, shape, warn=False)))
+    given = (getattr(solver, "thresholding", None) for solver in phases)
+    formats = [H for H in given if isinstance(H, Thresholding) and not isinstance(H, type)]
+    return max((H.degrees_of_freedom(shape) for H in formats), default=1)
 
 
 def tensor_or_state(start: Any, problem: Problem) -> Any:
@@ -257,7 +261,7 @@ def joined(before: Result | None, after: Result, label: str) -> Result:
     )
 
 
-def noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, Any]:
+def noise_floor(problem: Problem, noise_std: Any, dof: int) -> np.ndarray[Any, Any]:
     r"""Relative residual that noise of that size leaves, one number for every problem of a batch.
 
     A fit of dof numbers to M equations leaves :math:`\sigma^2 (M - dof)` of the noise on average,
@@ -267,9 +271,8 @@ def noise_floor(problem: Problem, noise_std: Any, rank: Any) -> np.ndarray[Any, 
 
     std = as_number(noise_std, "noise_std", 0.0)
     total = problem.m if problem.weights is None else to_numpy(problem.weights).sum(axis=-1)
-    attained = attainable_rank(check_rank(rank, problem.shape, warn=False))
     equations = np.asarray(problem.equations)
-    spare = np.maximum(equations - degrees_of_freedom(problem.shape, attained), 1)
+    spare = np.maximum(equations - dof, 1)
     share = chdtri(spare, LARGER) / equations
     size = to_numpy(problem.y_norm)
     size = np.where(size > 0, size, np.inf)

@@ -289,7 +289,8 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
     if first.status is Status.INTERRUPTED:
         return replace(first, held_out=error)
     if first.success:
-        result = recovered(problem, first.rank, fit, start=first.X, before=first, score=error)
+        found = _tucker_rank(first)
+        result = recovered(problem, found, fit, start=first.X, before=first, score=error)
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
         result = replace(result, findings=_distinct(kept, result.findings), held_out=error)
@@ -298,6 +299,11 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
     text = "The held-out error is that of a first fit, which did not converge."
     result = replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
     return _estimated_by(error, result)
+
+
+def _tucker_rank(result: Result) -> Any:
+    """Rank that a fit was given or found; None for a format whose solvers know its own."""
+    return result.rank if isinstance(result.X, TuckerTensor) else None
 
 
 def _estimated_by(error: float, result: Result) -> Result:
@@ -328,7 +334,13 @@ def _retried(problem: Problem, rank: Any, fit: Fit, first: Result, error: float)
     warm = first
     if better_than_zero:
         warm = recovered(
-            problem, first.rank, fit, start=first.X, before=first, solver=local, score=error
+            problem,
+            _tucker_rank(first),
+            fit,
+            start=first.X,
+            before=first,
+            solver=local,
+            score=error,
         )
         if warm.success or warm.status in {*OVER, Status.RANK_TOO_SMALL}:
             return warm

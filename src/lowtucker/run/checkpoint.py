@@ -33,7 +33,7 @@ from lowtucker.thresholding import Iterate
 
 __all__ = ["Journal", "fingerprint"]
 
-MAGIC = b"lowtucker checkpoint 2\n"
+MAGIC = b"lowtucker checkpoint 3\n"
 # The time between two writings is at least so many times what one takes
 RARELY = 20
 # Endings that a later call, with other limits, resumes from

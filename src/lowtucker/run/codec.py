@@ -47,7 +47,8 @@ class Codec:
         if isinstance(value, tuple):
             return {"tuple": self.encode(list(value), arrays, name)}
         if isinstance(value, Iterate):
-            return {"iterate": [_format_of(value), self._pairs(value.parts(), arrays, name)]}
+            parts = self._pairs(value.parts(), arrays, name)
+            return {"iterate": [_format_of(value), parts, self.encode(value.layout, arrays, name)]}
         if isinstance(value, History):
             columns = {column: _texts_as_list(value[column]) for column in value}
             return {"history": self._pairs(columns, arrays, name)}
@@ -84,11 +85,11 @@ class Codec:
         if kind == "tuple":
             return tuple(self.decode(inside, arrays, example))
         if kind == "iterate":
-            name, parts = inside
+            name, parts, layout = inside
             made = dict(self.decode(parts, arrays, example))
-            return FORMATS[name].from_parts(
-                made if example is None else {key: like(x, example) for key, x in made.items()}
-            )
+            if example is not None:
+                made = {key: like(x, example) for key, x in made.items()}
+            return FORMATS[name].from_parts(made, self.decode(layout, arrays))
         pairs = inside[1] if kind == "record" else inside
         items = dict(self.decode(pairs, arrays, example))
         if kind == "history":

@@ -31,8 +31,8 @@ from lowtucker.solvers import Bound, Solver, State
 from lowtucker.solvers.manifold import blown_up
 from lowtucker.solvers.start import failed_start
 from lowtucker.status import Finding, Status
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
-from lowtucker.thresholding import HOSVD, Iterate
+from lowtucker.tensor.rank import attainable_rank, check_rank
+from lowtucker.thresholding import HOSVD, Iterate, TuckerTruncation
 
 __all__ = ["Run", "bind"]
 
@@ -627,13 +627,17 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> B
     """Settle the solver for the problem; warn of too few measurements."""
     if rank is not None and warn:
         rank = check_rank(rank, problem.shape, warn=False)
-        dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
-        equations = int(np.min(problem.equations))
+    bound = solver.bind(problem, rank)
+    known = bound.rank if bound.thresholding is None else bound.thresholding.rank
+    if warn and known is not None:
+        H = bound.thresholding or HOSVD(attainable_rank(known))
+        dof, equations = H.degrees_of_freedom(problem.shape), int(np.min(problem.equations))
         if equations < dof:
+            what = f"rank {known}" if isinstance(H, TuckerTruncation) else f"format {H!r}"
             warn_caller(
                 f"{equations} measurements cannot determine a tensor of shape "
-                f"{problem.shape} and rank {rank}, which has {dof} degrees of freedom. "
+                f"{problem.shape} and {what}, which has {dof} degrees of freedom. "
                 f"Take at least {dof}, better {3 * dof}.",
                 UnderdeterminedWarning,
             )
-    return solver.bind(problem, rank)
+    return bound

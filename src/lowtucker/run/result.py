@@ -22,7 +22,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 4"
+FORMAT = "lowtucker result 5"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 # Findings that go with the status: advice for it, and the reason for it

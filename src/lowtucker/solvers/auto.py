@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 from lowtucker._array import size, to_numpy
 from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
-from lowtucker.solvers import ALS, RCG, RGN, RSGD, Solver, as_solver
+from lowtucker.solvers import ALS, RCG, RGN, RSGD, TIHT, Solver, StoTIHT, as_solver
 from lowtucker.solvers.costs import expected, gram_pays, has_outer_products
+from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
-from lowtucker.thresholding import TuckerTruncation
+from lowtucker.thresholding import Thresholding
 
-__all__ = ["automatic", "check_memory", "phases_of"]
+__all__ = ["automatic", "check_memory", "of_format", "phases_of"]
 
 # Bytes below which nobody asks how much memory is free
 NOTICEABLE = 10**8
@@ -38,6 +40,28 @@ def phases_of(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
     if rank is None:
         raise ValueError('rank is needed for solver="auto".')
     return automatic(problem, rank)
+
+
+def of_format(thresholding: Thresholding, solver: Any) -> list[Solver]:
+    """Solvers for a format that is given in place of a rank: all of them threshold to it.
+
+    "auto" takes steps on blocks first, then on all rows.
+    """
+    if isinstance(solver, str) and solver.lower() == "auto":
+        return [StoTIHT(thresholding=thresholding), TIHT(thresholding=thresholding)]
+    phases = solver if isinstance(solver, list | tuple) and solver else [solver]
+    return [_thresholding_to(thresholding, as_solver(one)) for one in phases]
+
+
+def _thresholding_to(thresholding: Thresholding, solver: Solver) -> Solver:
+    """Solver with a thresholding that a call gave in place of a rank."""
+    if isinstance(solver, IHT) and solver.thresholding is None:
+        return replace(solver, thresholding=thresholding)
+    why = "has a thresholding of its own" if isinstance(solver, IHT) else "works at Tucker ranks"
+    raise ValueError(
+        f"rank is the format {thresholding!r}, but the solver {solver!r} {why}. Try "
+        'solver="auto", or lowtucker.StoTIHT().'
+    )
 
 
 def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solver]:
@@ -89,17 +113,16 @@ def check_memory(problem: Problem, phases: Sequence[Solver], rank: Any) -> None:
     """
     problem = problem.trial(0)
     for solver in phases:
-        given: Any = getattr(solver, "thresholding", None)
-        if rank is None and not isinstance(given, TuckerTruncation):
-            continue  # no Tucker rank: binding the solver checks what there is
-        of_rank = check_rank(given.rank if rank is None else rank, problem.shape, warn=False)
+        ones = (1,) * len(problem.shape)  # of a format that has its own rank: tensors count
+        of_rank = ones if rank is None else check_rank(rank, problem.shape, warn=False)
         need = to_numpy(problem.y[..., :0]).itemsize * solver.memory_estimate(problem, of_rank)
         if need < NOTICEABLE or need <= (free := available_memory()):
             continue
         dof = degrees_of_freedom(problem.shape, attainable_rank(of_rank))
         advice = f"It forms {dof}^2 numbers. Try lowtucker.RGN(products=True), or a smaller rank."
         if solver.forms_full_tensor:
-            advice = 'It forms tensors of the full size. Try solver="auto", which need not.'
+            advice = "It forms tensors of the full size. "
+            advice += 'Try solver="auto", which need not.' if rank else "Try a smaller tensor."
         elif problem.A.traits.forms_full_tensor:
             advice = (
                 f"{type(problem.A).__name__} forms tensors of the full size, {problem.shape}: try "

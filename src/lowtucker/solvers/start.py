@@ -49,9 +49,15 @@ def as_start(start: Any, problem: Problem, thresholding: Any) -> Any:
     parts = list(X.parts().values()) if isinstance(X, Iterate) else [X]
     same_kind(parts[0], problem.A.prototype, "start", type(problem.A).__name__)
     _check_finite(parts)
-    if not isinstance(X, Iterate) or X.rank != thresholding.rank:
+    if not isinstance(X, Iterate) or not _is_own(X, problem, thresholding):
         X = thresholding(X.full() if isinstance(X, Iterate) else X)
     return in_dtype(X, problem)
+
+
+def _is_own(X: Iterate, problem: Problem, thresholding: Any) -> bool:
+    """Whether an iterate is of a thresholding's format and rank."""
+    zero = zero_iterate(problem, thresholding)
+    return type(X) is type(zero) and (X.rank, X.layout) == (zero.rank, zero.layout)
 
 
 def start_tensor(start: Any, problem: Problem) -> Array:
@@ -109,9 +115,10 @@ def in_dtype(X: Any, problem: Problem) -> Any:
     def moved(x: Array) -> Array:
         if type(x) is type(problem.y) and x.dtype == dtype:
             return x
-        return like(to_numpy(x), problem.y, dtype)
+        host = to_numpy(x)
+        return like(host, problem.y, host.dtype if host.dtype.kind in "biu" else dtype)
 
-    return X.from_parts({name: moved(x) for name, x in X.parts().items()})
+    return X.with_parts({name: moved(x) for name, x in X.parts().items()})
 
 
 def first_state(X: Iterate, memory: Memory | None, seed: tuple[int, int]) -> State:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any
 
@@ -32,9 +31,10 @@ def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     .. math:: \|P g\|^2 / \big(\tfrac1b \sum_j w_j \langle A_j, P g \rangle^2\big), \quad
         P = \bigotimes_k U_k U_k^*
 
-    Small blocks leave noise in the unfoldings of the gradient: for Gaussian rows of spectral
-    norm :math:`\sqrt{\nu} = (\sqrt{n_k} + \sqrt{N/n_k}) / \sqrt b` times the error. The step is
-    divided by :math:`\nu/2` where that exceeds 1; without it blocks of a few rows diverge.
+    Small blocks leave noise in the gradient: of Tucker tensors, for Gaussian rows, of spectral
+    norm :math:`\sqrt{\nu} = (\sqrt{n_k} + \sqrt{N/n_k}) / \sqrt b` times the error (see
+    :meth:`lowtucker.Thresholding.noise_gain`). The step is divided by :math:`\nu/2` where that
+    exceeds 1; without it blocks of a few rows diverge.
 
     One pass over the block's rows. Where X is zero the factors are those of the gradient.
     """
@@ -51,9 +51,8 @@ def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     ok = (seen > 0) & xp.isfinite(seen)
     one = xp.ones_like(seen)
     search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2
-    total = math.prod(X.shape)
-    spread = max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in X.shape)
-    return search / xp.maximum(one, one * (spread / 2) / block.count)
+    gain = thresholding.noise_gain(X.shape)
+    return search / xp.maximum(one, one * (gain / 2) / block.count)
 
 
 def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]:

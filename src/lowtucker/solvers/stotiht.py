@@ -83,15 +83,15 @@ class StoTIHT(IHT):
             return self.sampler
         if self.block_size is not None:
             return Partition(self.block_size, self.p)
-        dof = thresholding.degrees_of_freedom(problem.shape)
-        return Partition(default_block_size(problem, dof), self.p)
+        rows = thresholding.block_size(problem.shape)
+        return Partition(default_block_size(problem, rows), self.p)
 
 
-def default_block_size(problem: Problem, dof: int) -> int:
-    """Choose b: blocks of equal size, about two degrees of freedom, at least two of them.
+def default_block_size(problem: Problem, rows: int) -> int:
+    """Choose b: blocks of equal size, about so many rows, at least two of them.
 
     On Gaussian problems of 1.2 to 16 measurements per degree of freedom (5x5x6 and 30x30x30)
     blocks of 1.5 to 2.5 degrees of freedom needed the fewest epochs, and one block alone failed
     most often.
     """
-    return math.ceil(problem.m / max(2, round(problem.m / (2 * dof))))
+    return math.ceil(problem.m / max(2, round(problem.m / rows)))

@@ -27,6 +27,7 @@ __all__ = [
     "check_rank",
     "degrees_of_freedom",
     "multilinear_rank",
+    "per_mode",
     "spectra",
 ]
 
@@ -54,12 +55,25 @@ def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
     return rank if largest <= others else (*rank[:k], others, *rank[k + 1 :])
 
 
+def per_mode(rank: Any, shape: tuple[int, ...] | None) -> Any:
+    """Rank r of a matrix as its Tucker rank (r, r); any other rank as it is.
+
+    Examples
+    --------
+    >>> per_mode(3, (30, 20)), per_mode((3, 3, 3), (30, 20, 10))
+    ((3, 3), (3, 3, 3))
+    """
+    is_number = isinstance(rank, numbers.Integral) and not isinstance(rank, bool)
+    return (int(rank), int(rank)) if is_number and shape and len(shape) == 2 else rank
+
+
 def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
     """Check a rank, against a shape if given, and return a tuple of positive integers."""
     if type(rank) is tuple and rank and all(type(r) is int and r > 0 for r in rank):
         most = rank if shape is None else shape
         if len(rank) == len(most) and all(r <= n for r, n in zip(rank, most, strict=True)):
             return rank  # checked before: the abstract classes of numbers take microseconds
+    rank = per_mode(rank, shape)
     if isinstance(rank, numbers.Integral) and not isinstance(rank, bool):
         example = (int(rank),) * (3 if shape is None else len(shape))
         raise TypeError(

@@ -12,22 +12,16 @@ from lowtucker._array import (
     Array,
     adjoint,
     all_finite,
-    as_array,
     as_float,
     as_float_on,
-    as_integer,
     eps,
-    in_precision_of,
-    is_complex,
     kind,
     like,
     namespace,
-    same_kind,
     size,
-    to_numpy,
 )
 from lowtucker._array.linalg import qr
-from lowtucker.tensor.iterate import Iterate
+from lowtucker.tensor.iterate import NO_LAYOUT, Iterate, checked_indices
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product, shifted
 
 __all__ = ["TuckerTensor"]
@@ -205,16 +199,6 @@ class TuckerTensor(Iterate):
 
         return degrees_of_freedom(self.shape, attainable_rank(self.rank))
 
-    @property
-    def order(self) -> int:
-        """Number d of modes."""
-        return len(self.factors)
-
-    @property
-    def dtype(self) -> Any:
-        """Dtype of the core."""
-        return self.core.dtype
-
     def full(self) -> Array:
         """Return all elements, shape (*batch, n_1, ..., n_d). Forms the full tensor."""
         X = self.core
@@ -222,34 +206,6 @@ class TuckerTensor(Iterate):
         for k, U in enumerate(self.factors):
             X = product(X, U, k, batch_ndim)
         return X
-
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        """Return :meth:`full` as a NumPy array, for ``numpy.asarray(X)``."""
-        if copy is False:
-            raise ValueError(
-                "The elements of a TuckerTensor are computed: copy=False is not possible."
-            )
-        full = to_numpy(self.full())
-        return full if dtype is None else full.astype(dtype, copy=False)
-
-    def trial(self, k: int) -> TuckerTensor:
-        """Return tensor k of a batch, in row-major order of several batch axes.
-
-        Examples
-        --------
-        >>> from lowtucker import random_tucker
-        >>> random_tucker((3, 4), (1, 1), trials=5).trial(2)
-        TuckerTensor of shape (3, 4), rank (1, 1): 8 numbers instead of 12 (1.5x)
-        """
-        batch = self.batch_shape
-        if not batch:
-            raise ValueError(
-                f"trial(k) needs a batch of tensors, got a single tensor of shape {self.shape}. "
-                "Use the tensor itself."
-            )
-        k = as_integer(k, "k", 0, size(batch) - 1)
-        at = (*map(int, np.unravel_index(k, batch)), ...)
-        return TuckerTensor.trusted(self.core[at], [U[at] for U in self.factors])
 
     def parts(self) -> dict[str, Array]:
         """Return the arrays that make up the tensor, by name.
@@ -269,7 +225,9 @@ class TuckerTensor(Iterate):
         return TuckerTensor.trusted(core, tuple(function(*parts) for parts in factors))
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, Array]) -> TuckerTensor:
+    def from_parts(
+        cls, parts: Mapping[str, Array], layout: Mapping[str, Any] = NO_LAYOUT
+    ) -> TuckerTensor:
         """Build from the arrays of :meth:`parts`, which are used unchanged and not checked.
 
         Examples
@@ -361,7 +319,7 @@ class TuckerTensor(Iterate):
         >>> X.entries([[0, 0], [2, 3]]).round(12)
         array([1., 1.])
         """
-        index = _checked_indices(indices, self.shape)
+        index = checked_indices(indices, self.shape)
         xp = namespace(self.core)
         count = index.shape[0]
         starts = range(0, max(1, count), CHUNK)
@@ -420,55 +378,13 @@ class TuckerTensor(Iterate):
         core = multi_mode_product(self.core, left) + multi_mode_product(other.core, right)
         return TuckerTensor.trusted(core, factors)
 
-    def __sub__(self, other: TuckerTensor) -> TuckerTensor:
-        """Return the difference, of rank at most the sum of the ranks."""
-        return self + (-other)
-
-    def __neg__(self) -> TuckerTensor:
-        """Return the negative tensor."""
-        return TuckerTensor.trusted(-self.core, self.factors)
-
     def __mul__(self, number: Any) -> TuckerTensor:
         """Return the product with a number, or with one number per tensor of a batch."""
-        number = to_numpy(as_float(number, "number"))
-        promoted = is_complex(number) or is_complex(self.core)
-        dtype = in_precision_of(self.core.dtype, self.core, is_complex=promoted)
-        number = like(number, self.core, dtype)
-        xp = namespace(self.core)
-        if tuple(number.shape) not in {(), self.batch_shape}:
-            raise ValueError(
-                f"A TuckerTensor can be multiplied by a number or by one number per tensor of a "
-                f"batch, shape {self.batch_shape}; got shape {tuple(number.shape)}."
-            )
-        number = xp.reshape(number, (*number.shape, *(1,) * self.order)) if number.ndim else number
-        return TuckerTensor.trusted(self.core * number, self.factors)
-
-    __rmul__ = __mul__
-    __array_priority__ = 1000  # NumPy scalars defer to __rmul__
-    __array_ufunc__ = None
-
-    def _check_partner(self, other: TuckerTensor) -> None:
-        if not isinstance(other, TuckerTensor):
-            raise TypeError(
-                f"expected a TuckerTensor, got {type(other).__name__}. Use X.full() to work with "
-                "arrays."
-            )
-        if (self.batch_shape, self.shape) != (other.batch_shape, other.shape):
-            raise ValueError(
-                f"expected two tensors of the same shape, got {self.batch_shape + self.shape} and "
-                f"{other.batch_shape + other.shape}."
-            )
-        same_kind(other.core, self.core, "the other tensor", "this one")
+        return TuckerTensor.trusted(self.core * self._factor(number, self.core), self.factors)
 
     def __repr__(self) -> str:
-        batch = self.batch_shape
         stored = size(self.rank) + sum(n * r for n, r in zip(self.shape, self.rank, strict=True))
-        total = size(self.shape)
-        batch_of = f"batch of {'x'.join(map(str, batch))}, each " if batch else ""
-        return (
-            f"TuckerTensor {batch_of}of shape {self.shape}, rank {self.rank}: "
-            f"{stored} numbers instead of {total} ({total / stored:.3g}x)"
-        )
+        return self._described("rank", stored)
 
 
 def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
@@ -510,23 +426,3 @@ def _defect(U: Array) -> float:
 
 def _shape_of(batch: Sequence[int], r: int) -> str:
     return f"({', '.join(map(str, (*batch, 'n', r)))}), no axis empty,"
-
-
-def _checked_indices(indices: Any, shape: tuple[int, ...]) -> Array:
-    """Check that indices are within the shape, and return them as NumPy integers."""
-    index = to_numpy(as_array(indices, "indices"))
-    if index.ndim != 2 or index.shape[1] != len(shape):
-        raise ValueError(
-            f"indices must have shape (k, {len(shape)}), one row of 0-based indices per "
-            f"element, got {tuple(index.shape)}."
-        )
-    if index.dtype.kind not in "iu":
-        raise TypeError(f"indices must be integers, got dtype {index.dtype}.")
-    for k, n in enumerate(shape):
-        low, high = (int(f(index[:, k], initial=0)) for f in (np.min, np.max))
-        if low < 0 or high >= n:
-            raise ValueError(
-                f"indices must be 0-based, from 0 to {n - 1} in mode {k}; got values from "
-                f"{low} to {high}."
-            )
-    return index.astype(np.int64)

@@ -272,7 +272,7 @@ def _rows_found(norms: NumPyArray | None) -> Iterator[Finding]:
 
 def _block_size(A: MeasurementOperator, rank: tuple[int, ...]) -> int:
     dof = degrees_of_freedom(A.shape, rank)
-    return max(default_block_size(_empty(A), dof), math.ceil(A.m / BLOCKS))
+    return max(default_block_size(_empty(A), 2 * dof), math.ceil(A.m / BLOCKS))
 
 
 def _balance(found: Trip, norms: NumPyArray | None) -> Iterator[Finding]:

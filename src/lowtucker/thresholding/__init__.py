@@ -5,8 +5,9 @@ A new format is one file, with a thresholding and the iterate that it returns, a
 """
 
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.thresholding.protocol import Iterate, Thresholding
+from lowtucker.thresholding.protocol import Iterate, Thresholding, ThresholdingDefaults
 from lowtucker.thresholding.shrinkage import Shrinkage, ShrunkTensor
+from lowtucker.thresholding.sparse import RowSparse, Sparse, SparseTensor
 from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, TuckerTruncation
 
 __all__ = [
@@ -15,10 +16,18 @@ __all__ = [
     "HOSVD",
     "STHOSVD",
     "Iterate",
+    "RowSparse",
     "Shrinkage",
     "ShrunkTensor",
+    "Sparse",
+    "SparseTensor",
     "Thresholding",
+    "ThresholdingDefaults",
     "TuckerTruncation",
 ]
 
-FORMATS: dict[str, type[Iterate]] = {"tucker": TuckerTensor, "shrunk": ShrunkTensor}
+FORMATS: dict[str, type[Iterate]] = {
+    "tucker": TuckerTensor,
+    "shrunk": ShrunkTensor,
+    "sparse": SparseTensor,
+}

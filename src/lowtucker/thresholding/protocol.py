@@ -7,17 +7,22 @@ returns. A new format is one file with a thresholding and its iterate, and one l
 
 from __future__ import annotations
 
-from typing import Any, Protocol, runtime_checkable
+import math
+from dataclasses import replace
+from typing import Any, Protocol, Self, runtime_checkable
 
-from lowtucker._array import Array
+from lowtucker._array import Array, size
 from lowtucker.tensor.iterate import Iterate
 
-__all__ = ["Iterate", "Thresholding"]
+__all__ = ["Iterate", "Thresholding", "ThresholdingDefaults"]
 
 
 @runtime_checkable
 class Thresholding(Protocol):
-    """A map onto simple tensors, within ``eta`` of the best approximation, equation (3.6)."""
+    """A map onto simple tensors, within ``eta`` of the best approximation, equation (3.6).
+
+    A class of its own derives from :class:`ThresholdingDefaults`, which has the last three methods.
+    """
 
     @property
     def rank(self) -> Any:
@@ -43,3 +48,41 @@ class Thresholding(Protocol):
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         """Count the degrees of freedom of what it returns for tensors of that shape."""
         ...
+
+    def block_size(self, shape: tuple[int, ...]) -> int:
+        """Return the number of Gaussian rows of a good block."""
+        ...
+
+    def noise_gain(self, shape: tuple[int, ...]) -> float:
+        """Return how much of the noise of a block of b Gaussian rows is left, times b."""
+        ...
+
+    def at_rank(self, rank: Any) -> Any:
+        """Return the thresholding at another rank."""
+        ...
+
+
+class ThresholdingDefaults:
+    """What automatic steps and blocks need to know of a thresholding, as it is for Tucker tensors.
+
+    A thresholding is a frozen dataclass that derives from it; one whose noise behaves otherwise
+    overrides what differs.
+    """
+
+    def block_size(self: Thresholding, shape: tuple[int, ...]) -> int:
+        """Return the number of Gaussian rows of a good block: two for a degree of freedom."""
+        return 2 * self.degrees_of_freedom(shape)
+
+    def noise_gain(self, shape: tuple[int, ...]) -> float:
+        r"""Return :math:`b \nu`: how much of a block's noise is left after the thresholding.
+
+        The gradient of b Gaussian rows has noise of variance 1/b in every entry, in units of the
+        error; :math:`\nu` is the largest share that a simple tensor takes of it. Here the squared
+        spectral norm of the unfoldings, :math:`\max_k (\sqrt{n_k} + \sqrt{N/n_k})^2`.
+        """
+        total = size(shape)
+        return max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in shape)
+
+    def at_rank(self, rank: Any) -> Self:
+        """Return the thresholding at another rank."""
+        return replace(self, rank=rank)  # type: ignore[type-var]

@@ -22,10 +22,11 @@ from lowtucker._array import (
     size,
 )
 from lowtucker.tensor.decompose import hosvd
-from lowtucker.tensor.iterate import Iterate
+from lowtucker.tensor.iterate import NO_LAYOUT, Iterate
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding.protocol import ThresholdingDefaults
 from lowtucker.thresholding.spectrum import multilinear_spectrum, synthesis
 
 __all__ = [
@@ -89,7 +90,9 @@ class ShrunkTensor(Iterate):
         return {"tensor": self.tensor, "effective": self.effective}
 
     @classmethod
-    def from_parts(cls, parts: Mapping[str, Array]) -> ShrunkTensor:
+    def from_parts(
+        cls, parts: Mapping[str, Array], layout: Mapping[str, Any] = NO_LAYOUT
+    ) -> ShrunkTensor:
         """Build from the arrays of :meth:`parts`, which are used unchanged and not checked."""
         return cls(parts["tensor"], parts["effective"])
 
@@ -109,18 +112,6 @@ class ShrunkTensor(Iterate):
     def norm(self) -> Array:
         """Frobenius norm, shape (*batch,)."""
         return norm(self.tensor, batch_ndim=len(self.batch_shape))
-
-    def entries(self, indices: Any) -> Array:
-        """Return some entries, shape (*batch, k).
-
-        Parameters
-        ----------
-        indices : array of int, shape (k, d)
-        """
-        xp = namespace(self.tensor)
-        flat = xp.reshape(self.tensor, (*self.batch_shape, size(self.shape)))
-        places = np.ravel_multi_index(tuple(np.asarray(indices).T), self.shape)
-        return xp.take(flat, like(places, flat), axis=-1)
 
     def tucker(self, tol: float = 1e-2) -> TuckerTensor:
         """Compress to a TuckerTensor within a relative accuracy.
@@ -167,7 +158,7 @@ class ShrunkTensor(Iterate):
 
 
 @dataclass(frozen=True)
-class Shrinkage:
+class Shrinkage(ThresholdingDefaults):
     r"""Multilinear shrinkage: an empirical Bayes Wiener filter in place of :math:`H_r`.
 
     With the full bases :math:`U_k` of the unfoldings,

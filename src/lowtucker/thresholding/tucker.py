@@ -11,12 +11,13 @@ from lowtucker._array import Array, as_array, as_integer, as_shape, size
 from lowtucker.tensor.decompose import check_mode_order, hooi, hosvd, quasi_optimality, sthosvd
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding.protocol import ThresholdingDefaults
 
 __all__ = ["HOOI", "HOSVD", "STHOSVD", "TuckerTruncation"]
 
 
 @dataclass(frozen=True)
-class TuckerTruncation:
+class TuckerTruncation(ThresholdingDefaults):
     """What the three truncations share.
 
     Parameters

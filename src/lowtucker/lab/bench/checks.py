@@ -245,7 +245,7 @@ def noise_of_the_given_size(rng: Rng) -> list[Outcome | None]:
     case, kind = draw_case(rng, ALL, ANY), str(rng.choice(list(NOISE)))
     e, std = noisy(rng, case.clean, LEVEL, kind)
     problem = Problem(case.A, case.clean + case.left(e))
-    floor = float(noise_floor(problem, std, case.X.rank))
+    floor = float(noise_floor(problem, std, case.X.degrees_of_freedom))
     ratio = float(problem.relative_residual(case.X)) / floor
     found = Outcome(ratio, ratio > 1)
     return [found, None] if kind == "normal" else [None, found]
