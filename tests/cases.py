@@ -237,6 +237,7 @@ THRESHOLDINGS = {
     "HOSVD": lt.HOSVD,
     "STHOSVD": lt.STHOSVD,
     "STHOSVD-backwards": lambda rank: lt.STHOSVD(rank, mode_order=tuple(range(len(rank)))[::-1]),
+    "SeMP": lt.SeMP,
     "HOOI": lambda rank: lt.HOOI(rank, max_iterations=5),  # its limit depends on rounding
 }
 
@@ -244,6 +245,7 @@ THRESHOLDINGS = {
 # solve with it: (thresholding, shape, m, a fixed step). tests/contracts/test_formats.py
 FORMATS = {
     "HOSVD": (lt.HOSVD((1, 2, 2)), (5, 5, 6), 120, 0.5),
+    "SeMP": (lt.SeMP((1, 2, 2)), (5, 5, 6), 120, 0.5),
     "Sparse": (lt.Sparse(5), (6, 5, 4), 90, 0.4),
     "Sparse-vector": (lt.Sparse(4), (80,), 50, 0.3),
     "RowSparse": (lt.RowSparse(3), (30, 4), 90, 0.4),
@@ -277,6 +279,11 @@ SOLVERS = {
     "StoTIHT-norms": (lt.StoTIHT(block_size=50, step=0.4, p="norms"), EASY),
     "StoTIHT-random-rows": (lt.StoTIHT(step=0.5, sampler=lt.RandomRows(60)), EASY),
     "StoTIHT-shuffled-auto": (lt.StoTIHT(sampler=lt.Shuffled(40)), EASY),
+    "TIHT-growing-rank": (lt.TIHT(schedule=lt.GrowingRank(epochs=5)), EASY),
+    "StoTIHT-SeMP-growing-rank": (
+        lt.StoTIHT(thresholding=lt.SeMP, schedule=lt.GrowingRank((1, 1, 1), 10)),
+        EASY,
+    ),
     "StoTIHT-STHOSVD": (lt.StoTIHT(block_size=60, step=0.5, thresholding=lt.STHOSVD), EASY),
     "RGN": (lt.RGN(), EASY),
     "RGN-starts": (lt.RGN(starts=5), ((5, 5, 6), (1, 2, 2), 40)),

@@ -64,7 +64,19 @@ if TYPE_CHECKING:
         Stalled,
         StoppingRule,
     )
-    from lowtucker.solvers import ALS, AMP, RCG, RGN, RSGD, TIHT, Annealing, Solver, State, StoTIHT
+    from lowtucker.solvers import (
+        ALS,
+        AMP,
+        RCG,
+        RGN,
+        RSGD,
+        TIHT,
+        Annealing,
+        GrowingRank,
+        Solver,
+        State,
+        StoTIHT,
+    )
     from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
@@ -92,6 +104,7 @@ if TYPE_CHECKING:
         HOSVD,
         STHOSVD,
         RowSparse,
+        SeMP,
         Shrinkage,
         ShrunkTensor,
         Sparse,
@@ -121,6 +134,7 @@ __all__ = [
     "FileFormatError",
     "Finding",
     "FunctionOperator",
+    "GrowingRank",
     "History",
     "KroneckerOperator",
     "LinearOperatorAdapter",
@@ -139,6 +153,7 @@ __all__ = [
     "ResidualBelow",
     "Result",
     "RowSparse",
+    "SeMP",
     "SeededGaussianOperator",
     "Shrinkage",
     "ShrunkTensor",
@@ -231,7 +246,8 @@ _HOME = {
             "ErrorBelow", "MaxEpochs", "MaxSeconds", "ResidualBelow", "Stalled", "StoppingRule",
         ],
         "solvers": [
-            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "Solver", "State", "StoTIHT",
+            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "GrowingRank", "Solver",
+            "State", "StoTIHT",
         ],
         "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
         "status": ["Finding", "Status"],
@@ -242,8 +258,8 @@ _HOME = {
             "unfold",
         ],
         "thresholding": [
-            "HOOI", "HOSVD", "STHOSVD", "RowSparse", "Shrinkage", "ShrunkTensor", "Sparse",
-            "SparseTensor", "Thresholding",
+            "HOOI", "HOSVD", "STHOSVD", "RowSparse", "SeMP", "Shrinkage", "ShrunkTensor",
+            "Sparse", "SparseTensor", "Thresholding",
         ],
     }.items()
     for name in names

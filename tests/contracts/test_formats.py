@@ -326,7 +326,7 @@ def test_arrays_of_every_kind_in_a_run(case, kind):
         pytest.skip("a run makes arrays of its own")
     X = truth_of(case)
     matrix = np.random.default_rng(3).standard_normal((m, *shape))
-    A = lt.DenseOperator(kind(matrix))
+    A = lt.DenseOperator(kind(matrix.reshape(m, -1)), shape)
     y = matrix.reshape(m, -1) @ X.full().reshape(-1)
     result = lt.recover(A, kind(y), H)
     assert result.success

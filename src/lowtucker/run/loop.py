@@ -165,13 +165,14 @@ class Run:
         ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
         error = None if self.X_true is None else np.array([one.error for one in found])
         restarts = self.bound.solver.restarts(self.state)
+        tensors = self._of_one_rank([one.X for one in found])
         return Result(
-            X=self._out(type(X).concat([one.X for one in found])),
+            X=self._out(type(X).concat(tensors)),
             residual=self._out(np.array([one.residual for one in found])),
             error=None if error is None else self._out(error),
             status=self._out(ledger.statuses),
             history=self._history(),
-            rank=X.rank,
+            rank=tensors[0].rank,
             epochs=self._out(ledger.epochs),
             passes=self._passes,
             seconds=ledger.seconds,
@@ -376,10 +377,18 @@ class Run:
         if ledger.best is None or (active.size == self.count and better.all()):
             ledger.best, better = self.state.X, np.full(active.size, True)
         elif better.any():
-            ledger.best = ledger.best.put(active[better], self.state.X.take(better))
+            best, X = self._of_one_rank([ledger.best, self.state.X.take(better)])
+            ledger.best = best.put(active[better], X)
         ledger.best_residual[active[better]] = residual[better]
         ledger.best_error[active[better]] = error[better]
         ledger.best_estimated[active[better]] = ledger.estimated[active[better]]
+
+    def _of_one_rank(self, tensors: list[Any]) -> list[Any]:
+        """Tensors as they are; at the whole rank where it grew between them."""
+        if len({one.rank for one in tensors}) == 1:
+            return tensors
+        threshold: Any = self.bound.thresholding
+        return [threshold(one.full()) for one in tensors]
 
     def _best_of(self, k: int) -> Found:
         """Best iterate of a problem."""
@@ -425,6 +434,8 @@ class Run:
             where = np.broadcast_to(mask, (self.count,)) & (verdict == None)  # noqa: E711
             if solver.self_terminating:
                 where = where & ~self._overrides(status)
+            if status is Status.STALLED and solver.is_warming_up(self.bound, self.state):
+                continue
             verdict[where] = status
         if self.clock.is_up:
             verdict[verdict == None] = Status.MAX_SECONDS  # noqa: E711

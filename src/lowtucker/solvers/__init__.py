@@ -11,6 +11,7 @@ from lowtucker.solvers.base import Bound, Memory, Solver, State
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
 from lowtucker.solvers.rsgd import RSGD
+from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.solvers.stotiht import StoTIHT
 from lowtucker.solvers.tiht import TIHT
 
@@ -24,6 +25,7 @@ __all__ = [
     "TIHT",
     "Annealing",
     "Bound",
+    "GrowingRank",
     "Memory",
     "Solver",
     "State",

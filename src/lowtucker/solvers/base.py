@@ -363,6 +363,10 @@ class Solver(ABC):
         """
         return None
 
+    def is_warming_up(self, bound: Bound, state: State) -> bool:
+        """Whether what it is after still changes: no rule may call it stalled until then."""
+        return False
+
     def is_stuck(self, state: State) -> Any:
         """Whether a self-terminating solver has given up: a bool, or one for each problem."""
         return False

@@ -13,6 +13,7 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Cache, Memory, Solver, State
 from lowtucker.solvers.sampling import BlockSampler, Draw
+from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.solvers.start import adopt, as_start, first_state
 from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank
@@ -61,12 +62,18 @@ class IHT(Solver):
     # the settings of every subclass, which says what they mean
     step: Any = "auto"
     thresholding: Any = None
+    schedule: GrowingRank | None = None
     # power of two by which a fixed step is longer in the units of the problem
     unit: int = field(default=0, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Check the settings."""
         check_step(self.step)
+        if self.schedule is not None and not isinstance(self.schedule, GrowingRank):
+            raise TypeError(
+                f"schedule must be a GrowingRank, got {self.schedule!r:.80}. "
+                "Try lowtucker.GrowingRank(start=1, epochs=50)."
+            )
 
     @property
     def forms_full_tensor(self) -> bool:
@@ -80,6 +87,8 @@ class IHT(Solver):
     def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
         """Settle the thresholding and the blocks for a problem."""
         threshold = settle_thresholding(self.thresholding, rank, problem)
+        if self.schedule is not None:
+            self.schedule.check(threshold)
         sampler = self._make_sampler(problem, threshold).bind(problem)
         return Bound(self, problem, threshold.rank, threshold, sampler)
 
@@ -100,7 +109,7 @@ class IHT(Solver):
         """State at the start, with the gradient of the first block."""
         problem = bound.problem
         if isinstance(start, State):
-            state = adopt(start, problem, bound.rank, Damping)
+            state = adopt(start, problem, self._thresholding_before(bound, start).rank, Damping)
             if state.memory is None:
                 state = replace(state, memory=_fresh(state.X))
             draw = _draw(bound, state)
@@ -113,7 +122,7 @@ class IHT(Solver):
         """One step of Algorithm 1."""
         look = state.cache
         Z = look.full - per_trial(look.step, look.gradient) * look.gradient  # (4.3)
-        X, diverged = guarded(bound.thresholding, Z, state)  # (3.5)
+        X, diverged = guarded(self._thresholding(bound, state.t), Z, state)  # (3.5)
         return self._look(bound, replace(state, X=X, t=state.t + 1, diverged=diverged))
 
     def residual(self, bound: Bound, state: State) -> Array:
@@ -122,6 +131,19 @@ class IHT(Solver):
         if seen is not None and seen.shape[-1] == m and bound.sampler.block_size == m:  # type: ignore[union-attr]
             return seen
         return super().residual(bound, state)
+
+    def is_warming_up(self, bound: Bound, state: State) -> bool:
+        """Whether the rank still grows."""
+        return self.schedule is not None and state.t < self.schedule.epochs * bound.steps_per_epoch
+
+    def _thresholding(self, bound: Bound, t: int) -> Any:
+        """Thresholding of step t."""
+        H: Any = bound.thresholding
+        return H if self.schedule is None else self.schedule.at(H, t // bound.steps_per_epoch)
+
+    def _thresholding_before(self, bound: Bound, state: State) -> Any:
+        """Thresholding that X came from; a start has the whole rank."""
+        return self._thresholding(bound, state.t - 1) if state.t else bound.thresholding
 
     def _look(self, bound: Bound, state: State) -> State:
         """All that the next step needs; an automatic one first learns how the last one did."""
@@ -141,7 +163,8 @@ class IHT(Solver):
         if self.step != "auto":
             step = float(np.ldexp(float(self.step), self.unit))
             return replace(state, cache=replace(state.cache, step=step * _weight(draw, state)))
-        step = state.memory.damping * normalised_step(block, state, bound.thresholding)
+        own = self._thresholding_before(bound, state)
+        step = state.memory.damping * normalised_step(block, state, own)
         return replace(state, cache=replace(state.cache, step=step))
 
 
@@ -174,8 +197,8 @@ def guarded(thresholding: Any, Z: Array, state: State) -> tuple[Any, Array]:
     broken = ~xp.isfinite(xp.sum(xp.abs(Z), axis=axes)) | state.diverged
     if not bool(xp.any(broken)):
         return thresholding(Z), broken
-    Z = xp.where(per_trial(broken, Z), state.cache.full, Z)
-    return state.X.where(broken, thresholding(Z)), broken
+    X = thresholding(xp.where(per_trial(broken, Z), state.cache.full, Z))
+    return X if X.rank != state.X.rank else state.X.where(broken, X), broken
 
 
 def _weight(draw: Draw, state: State) -> Any:

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.sampling import BlockSampler, Partition
+from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.thresholding import Thresholding
 
 __all__ = ["StoTIHT"]
@@ -41,6 +42,9 @@ class StoTIHT(IHT):
         How blocks are drawn, in place of ``block_size`` and ``p``.
     thresholding : Thresholding, or a class of them, optional
         :math:`H_r`; the truncated HOSVD at the rank of the call unless given.
+        ``lowtucker.Sparse(s)`` makes it StoIHT, and so on for every format.
+    schedule : GrowingRank, optional
+        A rank that grows during the first epochs.
 
     Notes
     -----
@@ -62,6 +66,7 @@ class StoTIHT(IHT):
     p: Any = None
     sampler: BlockSampler | None = None
     thresholding: Any = None
+    schedule: GrowingRank | None = None
 
     def __post_init__(self) -> None:
         """Check the settings."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
 from lowtucker.solvers.sampling import BlockSampler, Partition
+from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.thresholding import Thresholding
 
 __all__ = ["TIHT"]
@@ -30,6 +31,10 @@ class TIHT(IHT):
         :math:`\mu`, which multiplies the mean gradient (with its 1/m, as in Algorithm 1; (3.4)
         has none). "auto" is the normalised TIHT of the literature.
     thresholding : Thresholding, or a class of them, optional
+        The truncated HOSVD at the rank of the call unless given. ``lowtucker.Sparse(s)`` makes it
+        IHT, ``lowtucker.TensorTrain(rank)`` TIHT for tensor trains, and so on.
+    schedule : GrowingRank, optional
+        A rank that grows during the first epochs.
 
     Notes
     -----
@@ -46,6 +51,7 @@ class TIHT(IHT):
 
     step: float | Literal["auto"] = "auto"
     thresholding: Any = None
+    schedule: GrowingRank | None = None
 
     def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
         return Partition(problem.m)

@@ -198,11 +198,11 @@ def sthosvd(
     return _finish(X, factors, given)
 
 
-def check_mode_order(mode_order: Any, order: int) -> tuple[int, ...]:
+def check_mode_order(mode_order: Any, order: int, name: str = "mode_order") -> tuple[int, ...]:
     """Check an order of the modes; first to last if it is None."""
     if mode_order is None:
         return tuple(range(order))
-    message = f"mode_order must be a permutation of 0 to {order - 1}, got {mode_order!r}."
+    message = f"{name} must be a permutation of 0 to {order - 1}, got {mode_order!r}."
     try:
         modes = tuple(index(k) for k in mode_order)
     except TypeError:

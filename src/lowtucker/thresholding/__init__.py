@@ -8,7 +8,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding.protocol import Iterate, Thresholding, ThresholdingDefaults
 from lowtucker.thresholding.shrinkage import Shrinkage, ShrunkTensor
 from lowtucker.thresholding.sparse import RowSparse, Sparse, SparseTensor
-from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, TuckerTruncation
+from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, SeMP, TuckerTruncation
 
 __all__ = [
     "FORMATS",
@@ -17,6 +17,7 @@ __all__ = [
     "STHOSVD",
     "Iterate",
     "RowSparse",
+    "SeMP",
     "Shrinkage",
     "ShrunkTensor",
     "Sparse",

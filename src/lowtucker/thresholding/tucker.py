@@ -2,8 +2,8 @@ r"""The thresholding :math:`H_r` of equation (3.5): maps onto tensors of low Tuc
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Self
+from dataclasses import dataclass, replace
+from typing import Any, Literal, Self
 
 import numpy as np
 
@@ -13,7 +13,7 @@ from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedo
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding.protocol import ThresholdingDefaults
 
-__all__ = ["HOOI", "HOSVD", "STHOSVD", "TuckerTruncation"]
+__all__ = ["HOOI", "HOSVD", "STHOSVD", "SeMP", "TuckerTruncation"]
 
 
 @dataclass(frozen=True)
@@ -48,6 +48,10 @@ class TuckerTruncation(ThresholdingDefaults):
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         """Count the degrees of freedom of tensors of that shape and rank."""
         return degrees_of_freedom(shape, attainable_rank(self.rank))
+
+    def at_rank(self, rank: tuple[int, ...]) -> Self:
+        """Return the truncation at another rank, or the attainable one."""
+        return replace(self, rank=attainable_rank(rank))
 
     def to_pyproximal(self, shape: tuple[int, ...]) -> Any:
         r"""``ProxOperator`` of PyProximal: of the indicator of the tensors of this rank.
@@ -116,6 +120,52 @@ class STHOSVD(TuckerTruncation):
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z."""
         return sthosvd(Z, self.rank, mode_order=self.mode_order, warn=False)
+
+
+@dataclass(frozen=True)
+class SeMP(TuckerTruncation):
+    """Sequentially optimal modal projections (de Morais Goulart, Favier 2017).
+
+    Mode by mode the best projection of what the modes before have left: the sequentially
+    truncated HOSVD with an order of the modes. Its error is not always below that of the truncated
+    HOSVD: above it, by 1 % at most, for 2 of 2700 random tensors (0 where all orders were tried).
+
+    Parameters
+    ----------
+    rank : tuple of int
+    order : "auto" or permutation of 0..d-1
+        "auto" takes the mode first that is truncated most, by r_k / n_k.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> Z = np.random.default_rng(0).standard_normal((4, 10, 6))
+    >>> H = SeMP((2, 2, 2))
+    >>> H.modes((4, 10, 6))
+    (1, 2, 0)
+    >>> bool(np.linalg.norm(H(Z).full() - Z) < np.linalg.norm(HOSVD((2, 2, 2))(Z).full() - Z))
+    True
+    """
+
+    order: Literal["auto"] | tuple[int, ...] = "auto"
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        super().__post_init__()
+        if self.order != "auto":
+            modes = check_mode_order(self.order, len(self.rank), name="order")
+            object.__setattr__(self, "order", modes)
+
+    def modes(self, shape: tuple[int, ...]) -> tuple[int, ...]:
+        """Order of the modes for tensors of that shape."""
+        if self.order != "auto":
+            return self.order
+        return tuple(sorted(range(len(shape)), key=lambda k: self.rank[k] / shape[k]))
+
+    def __call__(self, Z: Array) -> TuckerTensor:
+        """Approximate Z."""
+        shape = tuple(Z.shape[Z.ndim - len(self.rank) :])
+        return sthosvd(Z, self.rank, mode_order=self.modes(shape), warn=False)
 
 
 @dataclass(frozen=True)
