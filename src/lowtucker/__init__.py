@@ -75,6 +75,7 @@ if TYPE_CHECKING:
         GrowingRank,
         Solver,
         State,
+        StoGradMP,
         StoTIHT,
     )
     from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
@@ -167,6 +168,7 @@ __all__ = [
     "Stalled",
     "State",
     "Status",
+    "StoGradMP",
     "StoTIHT",
     "StoppingRule",
     "StoredOperator",
@@ -247,7 +249,7 @@ _HOME = {
         ],
         "solvers": [
             "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "GrowingRank", "Solver",
-            "State", "StoTIHT",
+            "State", "StoGradMP", "StoTIHT",
         ],
         "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
         "status": ["Finding", "Status"],

@@ -78,6 +78,12 @@ def _local_minimum(result: Result, call: Call) -> Hint:
 
 def _stalled(result: Result, call: Call) -> Hint:
     """Of ``solve``, of a batch, and of solvers that were picked by hand."""
+    if result.rank is not None and not isinstance(result.X, TuckerTensor):
+        text = (
+            "The residual stopped falling: there is noise, no tensor of this format fits, or there "
+            "are too few measurements. lowtucker.compare tells how other formats predict."
+        )
+        return text, _diagnosed(call) or {"seed": _next_seed(call)}
     if not isinstance(result.X, TuckerTensor):
         text = (
             "Shrinkage leaves noise in the residual, which need not vanish: held-out measurements "

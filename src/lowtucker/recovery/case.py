@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 from lowtucker._array.clock import TimeUp
+from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit
@@ -71,7 +73,7 @@ class Case:
     def now(self, result: Result) -> Case:
         """Case with another verdict on the same tensor; the evidence is kept."""
         case = replace(self, result=result)
-        case.__dict__.update({k: v for k, v in self.__dict__.items() if k == "score"})
+        case.__dict__.update({k: v for k, v in self.__dict__.items() if k in ("score", "another")})
         return case
 
     @cached_property
@@ -83,7 +85,14 @@ class Case:
         if self.known_score is not None:
             return self.known_score
         searches = [f.numbers.get("score") for f in self.result.findings if f.kind == "rank found"]
-        return searches[-1] if searches else _score_of_another_fit(self)
+        if searches:
+            return searches[-1]
+        return None if self.another is None else self.another[0]
+
+    @cached_property
+    def another(self) -> tuple[float, float] | None:
+        """Held-out residual of another fit, and its relative distance from X; None without."""
+        return _another_fit(self)
 
     def predicts(self, factor: float) -> bool:
         """Whether held-out measurements are predicted as well as cross-validation says.
@@ -111,14 +120,22 @@ class Case:
 Check = Callable[[Case], list[Finding]]
 
 
-def _score_of_another_fit(case: Case) -> float | None:
-    """Held-out residual of a fit to seven eighths of the measurements, from its own starts."""
+def _another_fit(case: Case) -> tuple[float, float] | None:
+    """Held-out residual of a fit to seven eighths of the measurements, from its own starts.
+
+    And how far from X it ends.
+    """
     result, fit = case.result, case.fit
-    may = fit.solver == "auto" and fit.thorough
+    tucker = case.evidence.is_tucker
+    # solvers that were given with a format may begin anywhere
+    may = fit.thorough and (fit.solver == "auto" or not tucker)
     parts = Holdout.draw(case.problem, HELD, fit.seed) if may else None
     if parts is None or parts.train.equations < LEAST * result.degrees_of_freedom:
         return None
     quietly = replace(fit, loss="squared", callbacks=(), noise_std=None, X_true=None)
     with interruptible() as interrupt:
-        again = quietly(parts.train, result.rank)
-    return None if interrupt.asked else parts.score(again.X, fit).score
+        again = quietly(parts.train, result.rank if tucker else None)
+    if interrupt.asked:
+        return None
+    far = relative_error(again.X, result.X) if float(result.X.norm()) else math.inf
+    return parts.score(again.X, fit).score, float(far)

@@ -299,6 +299,28 @@ def approximated(case: Case) -> list[Finding]:
     return [Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=changes)]
 
 
+def format_approximates(case: Case) -> list[Finding]:
+    """Claim: X, of another format than Tucker, predicts held-out measurements as well as it fits.
+
+    By another fit, to seven eighths of the measurements, from its own start, which must end near X.
+    Whether the residual is noise or misfit cannot be told without a tangent space.
+    """
+    result, evidence = case.result, case.evidence
+    if evidence.is_tucker or result.rank is None or result.status is not Status.STALLED:
+        return []
+    if _at_rounding(case) or not evidence.cross_validated < POOR_FIT:
+        return []
+    another = case.another if case.predicts(AGREES) else None
+    if another is None or max(another) >= POOR_FIT:
+        return []
+    text = (
+        f"Held-out measurements are predicted to {another[0]:.2g}: the residual is noise, or what "
+        "no tensor of this format fits."
+    )
+    numbers = {"score": max(another), "distance": another[1]}
+    return [Finding("approximated", text, numbers, Status.APPROXIMATED)]
+
+
 def _approximated_by_search(case: Case) -> list[Finding]:
     """A rank that predicts held-out measurements, where larger ones could not be tried."""
     score = case.score
@@ -498,6 +520,7 @@ CHECKS_OF_THE_FIT: dict[Check, str] = {
     noise_of_unknown_size: "the check whether the residual is noise",
     larger_rank: "the comparison with larger ranks",
     approximated: "the check whether held-out measurements are predicted",
+    format_approximates: "the check whether held-out measurements are predicted",
 }
 CHECKS_OF_THE_MEASUREMENTS: dict[Check, str] = {
     stuck: "the check for local minima",

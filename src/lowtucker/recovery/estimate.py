@@ -13,6 +13,7 @@ from lowtucker.limits import UNSEEN
 from lowtucker.problem import Problem
 from lowtucker.recovery.case import Case
 from lowtucker.recovery.evidence import Evidence
+from lowtucker.recovery.holdout import by_held_out
 from lowtucker.status import Status
 
 __all__ = ["with_estimate"]
@@ -21,6 +22,9 @@ __all__ = ["with_estimate"]
 def with_estimate(case: Case) -> Case:
     """Case of a success with an estimate of its error, and an interval."""
     result, evidence = case.result, case.evidence
+    if not evidence.is_tucker and result.status is Status.APPROXIMATED and case.another:
+        # the distance of another fit counts as well: with few held-out measurements
+        return case.now(replace(result, **by_held_out(max(case.another))))
     if not evidence.is_tucker or not float(result.X.norm()):
         return case
     try:

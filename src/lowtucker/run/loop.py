@@ -429,13 +429,13 @@ class Run:
         """Status of every running problem; None where it goes on."""
         ledger, solver = self.ledger, self.bound.solver
         verdict = np.full(self.count, None, dtype=object)
+        if solver.is_warming_up(self.bound, self.state):  # rows that a rule may not call stalled
+            ledger.first_row = ledger.history.rows - 1
         rule = self.stop if self._is_last else self.stop | Stalled(*solver.patience)
         for status, mask in rule.verdicts(self._rows_of_phase()):
             where = np.broadcast_to(mask, (self.count,)) & (verdict == None)  # noqa: E711
             if solver.self_terminating:
                 where = where & ~self._overrides(status)
-            if status is Status.STALLED and solver.is_warming_up(self.bound, self.state):
-                continue
             verdict[where] = status
         if self.clock.is_up:
             verdict[verdict == None] = Status.MAX_SECONDS  # noqa: E711

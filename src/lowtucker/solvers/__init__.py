@@ -12,6 +12,7 @@ from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
 from lowtucker.solvers.rsgd import RSGD
 from lowtucker.solvers.schedule import GrowingRank
+from lowtucker.solvers.stogradmp import StoGradMP
 from lowtucker.solvers.stotiht import StoTIHT
 from lowtucker.solvers.tiht import TIHT
 
@@ -29,6 +30,7 @@ __all__ = [
     "Memory",
     "Solver",
     "State",
+    "StoGradMP",
     "StoTIHT",
     "as_solver",
 ]
@@ -40,6 +42,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "rgn": RGN,
     "rcg": RCG,
     "als": ALS,
+    "stogradmp": StoGradMP,
     "amp": AMP,
     "annealing": Annealing,
 }

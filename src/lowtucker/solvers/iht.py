@@ -19,7 +19,7 @@ from lowtucker.solvers.steps import check_step, judge, normalised_step
 from lowtucker.tensor.rank import check_rank
 from lowtucker.thresholding import HOSVD, Thresholding
 
-__all__ = ["IHT", "settle_thresholding"]
+__all__ = ["IHT", "Thresholded", "drawn", "settle_thresholding"]
 
 
 @dataclass(frozen=True)
@@ -52,11 +52,45 @@ class Look(Cache):
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class IHT(Solver):
+class Thresholded(Solver):
+    """A solver that thresholds to a format, and looks at blocks of measurements.
+
+    A subclass says by ``_make_sampler`` which blocks are drawn.
+    """
+
+    thresholding: Any = None
+
+    @property
+    def forms_full_tensor(self) -> bool:
+        """Gradients, and what is thresholded."""
+        return True
+
+    @abstractmethod
+    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
+        """Blocks for a problem."""
+
+    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
+        """Settle the thresholding and the blocks for a problem."""
+        threshold = settle_thresholding(self.thresholding, rank, problem)
+        self._check(threshold)
+        sampler = self._make_sampler(problem, threshold).bind(problem)
+        return Bound(self, problem, threshold.rank, threshold, sampler)
+
+    def _check(self, thresholding: Thresholding) -> None:
+        """Refuse a thresholding that the solver cannot work with."""
+
+    def chosen(self, bound: Bound | None) -> dict[str, Any]:
+        """Settings that were chosen for a problem."""
+        if bound is None or bound.sampler is None or getattr(self, "sampler", None) is not None:
+            return {}
+        return {"block_size": bound.sampler.block_size} if bound.sampler.n_blocks > 1 else {}
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class IHT(Thresholded):
     """Gradient step on a block of measurements, then the thresholding: Algorithm 1.
 
-    A subclass is a frozen dataclass with the settings ``step`` and ``thresholding``, and says by
-    ``_make_sampler`` which blocks are drawn.
+    A subclass is a frozen dataclass with the settings ``step`` and ``thresholding``.
     """
 
     # the settings of every subclass, which says what they mean
@@ -75,22 +109,9 @@ class IHT(Solver):
                 "Try lowtucker.GrowingRank(start=1, epochs=50)."
             )
 
-    @property
-    def forms_full_tensor(self) -> bool:
-        """Gradients, and what is thresholded."""
-        return True
-
-    @abstractmethod
-    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
-        """Blocks for a problem."""
-
-    def bind(self, problem: Problem, rank: tuple[int, ...] | None) -> Bound:
-        """Settle the thresholding and the blocks for a problem."""
-        threshold = settle_thresholding(self.thresholding, rank, problem)
+    def _check(self, thresholding: Thresholding) -> None:
         if self.schedule is not None:
-            self.schedule.check(threshold)
-        sampler = self._make_sampler(problem, threshold).bind(problem)
-        return Bound(self, problem, threshold.rank, threshold, sampler)
+            self.schedule.check(thresholding)
 
     def in_units(self, power: int) -> Self:
         """Solver for a problem in other units. Automatic steps adapt by themselves."""
@@ -98,12 +119,7 @@ class IHT(Solver):
 
     def chosen(self, bound: Bound | None) -> dict[str, Any]:
         """Settings that were chosen for a problem."""
-        chosen: dict[str, Any] = {"step": self.step}
-        given = getattr(self, "sampler", None)
-        if bound is not None and bound.sampler is not None and given is None:
-            blocks = bound.sampler
-            chosen |= {"block_size": blocks.block_size} if blocks.n_blocks > 1 else {}
-        return chosen
+        return {"step": self.step} | super().chosen(bound)
 
     def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start, with the gradient of the first block."""
@@ -112,7 +128,7 @@ class IHT(Solver):
             state = adopt(start, problem, self._thresholding_before(bound, start).rank, Damping)
             if state.memory is None:
                 state = replace(state, memory=_fresh(state.X))
-            draw = _draw(bound, state)
+            draw = drawn(bound, state)
             block = problem.trusted_block(draw.rows)
             return self._aim(bound, block, draw, _measure(block, state))
         X = as_start(start, problem, bound.thresholding)
@@ -147,7 +163,7 @@ class IHT(Solver):
 
     def _look(self, bound: Bound, state: State) -> State:
         """All that the next step needs; an automatic one first learns how the last one did."""
-        problem, draw = bound.problem, _draw(bound, state)
+        problem, draw = bound.problem, drawn(bound, state)
         block = problem.trusted_block(draw.rows)
         state = _measure(block, state)
         if self.step == "auto":
@@ -173,7 +189,8 @@ def _fresh(X: Any) -> Damping:
     return Damping(one, one)
 
 
-def _draw(bound: Bound, state: State) -> Draw:
+def drawn(bound: Bound, state: State) -> Draw:
+    """Block of the next step, of every problem of a batch."""
     sampler: Any = bound.sampler
     if not state.X.batch_shape:
         alone: Draw = sampler.draw(state.t, (state.seed, state.trials[0]))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from lowtucker.problem import Problem
-from lowtucker.solvers.iht import IHT
+from lowtucker.solvers.iht import IHT, Thresholded
 from lowtucker.solvers.sampling import BlockSampler, Partition
 from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.thresholding import Thresholding
@@ -16,7 +16,38 @@ __all__ = ["StoTIHT"]
 
 
 @dataclass(frozen=True, repr=False, kw_only=True)
-class StoTIHT(IHT):
+class DrawnBlocks(Thresholded):
+    """The settings of blocks that are drawn at random."""
+
+    block_size: int | None = None
+    p: Any = None
+    sampler: BlockSampler | None = None
+
+    def __post_init__(self) -> None:
+        """Check the settings."""
+        if self.sampler is not None:
+            if not isinstance(self.sampler, BlockSampler):
+                raise TypeError(
+                    f"sampler must be a BlockSampler, got {type(self.sampler).__name__}. "
+                    "Try lowtucker.Partition(block_size)."
+                )
+            if self.block_size is not None or self.p is not None:
+                raise ValueError("Give block_size and p to the sampler, not beside it.")
+        else:
+            checked = Partition(1 if self.block_size is None else self.block_size, self.p)
+            object.__setattr__(self, "p", checked.p)
+
+    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
+        if self.sampler is not None:
+            return self.sampler
+        if self.block_size is not None:
+            return Partition(self.block_size, self.p)
+        rows = thresholding.block_size(problem.shape)
+        return Partition(default_block_size(problem, rows), self.p)
+
+
+@dataclass(frozen=True, repr=False, kw_only=True)
+class StoTIHT(DrawnBlocks, IHT):
     r"""Stochastic tensor iterative hard thresholding, Algorithm 1.
 
     A step draws a block :math:`i` with probability :math:`p(i)`, equations (4.3) and (3.5):
@@ -70,26 +101,8 @@ class StoTIHT(IHT):
 
     def __post_init__(self) -> None:
         """Check the settings."""
+        IHT.__post_init__(self)
         super().__post_init__()
-        if self.sampler is not None:
-            if not isinstance(self.sampler, BlockSampler):
-                raise TypeError(
-                    f"sampler must be a BlockSampler, got {type(self.sampler).__name__}. "
-                    "Try lowtucker.Partition(block_size)."
-                )
-            if self.block_size is not None or self.p is not None:
-                raise ValueError("Give block_size and p to the sampler, not beside it.")
-        else:
-            checked = Partition(1 if self.block_size is None else self.block_size, self.p)
-            object.__setattr__(self, "p", checked.p)
-
-    def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
-        if self.sampler is not None:
-            return self.sampler
-        if self.block_size is not None:
-            return Partition(self.block_size, self.p)
-        rows = thresholding.block_size(problem.shape)
-        return Partition(default_block_size(problem, rows), self.p)
 
 
 def default_block_size(problem: Problem, rows: int) -> int:

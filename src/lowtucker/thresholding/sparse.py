@@ -117,6 +117,11 @@ class SparseTensor(Iterate):
         """Modes that places count along."""
         return self.shape[: len(self.shape) - len(self.row)]
 
+    def support(self) -> np.ndarray[Any, Any]:
+        """Return the places, of one tensor, whose entries or rows are not zero."""
+        sizes = to_numpy(_sizes(self.values, len(self.row)))
+        return to_numpy(self.places)[sizes > 0]
+
     def full(self) -> Array:
         """Return the full tensor, shape (*batch, n_1, ..., n_d)."""
         xp, count, trials = namespace(self.values), size(self._grid), size(self.batch_shape)
@@ -204,9 +209,13 @@ class Sparsity(ThresholdingDefaults):
     def _grid(self, shape: tuple[int, ...]) -> tuple[int, ...]:
         """Modes that are thresholded together: the places that are counted."""
 
+    def places(self, shape: tuple[int, ...]) -> int:
+        """Count the entries, or rows, among which the largest are kept."""
+        return size(self._grid(shape))
+
     def for_shape(self, shape: tuple[int, ...]) -> Self:
         """Return the thresholding of tensors of that shape, which may have leading axes."""
-        count = size(self._grid(shape))
+        count = self.places(shape)
         if self.rank > count:
             raise ValueError(
                 f"{type(self).__name__}({self.rank}) keeps more than the {count} there are in a "
