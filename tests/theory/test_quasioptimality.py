@@ -19,7 +19,7 @@ def test_proven_bounds(make):
     assert lt.theory.eta(make((2, 2, 2))).proven == pytest.approx(math.sqrt(3))
     assert lt.theory.eta(make((2, 2, 2, 2))).proven == 2
     assert lt.theory.eta(make((2, 2))).proven == 1
-    assert lt.theory.eta(make((2, 2, 2))) == (pytest.approx(math.sqrt(3)), None, None)
+    assert lt.theory.eta(make((2, 2, 2)))[1:] == (None, None, None)
 
 
 @pytest.mark.parametrize("make", [lt.HOSVD, lt.STHOSVD, lt.HOOI])

@@ -126,7 +126,7 @@ def check_rank(
     return checked
 
 
-def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
+def degrees_of_freedom(shape: tuple[int, ...], rank: Any) -> int:
     r"""Return the dimension of the set of tensors of ``shape`` with Tucker rank ``rank``.
 
     .. math:: \mathrm{dof} = \prod_k r_k + \sum_k r_k (n_k - r_k)
@@ -134,12 +134,24 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
     It is a lower bound on the number of measurements that recovery needs, and a natural unit for
     it. A rank that no tensor attains counts as the attainable one.
 
+    Parameters
+    ----------
+    shape : tuple of int
+    rank : tuple of int, or a Thresholding
+        A thresholding counts the degrees of freedom of its own format.
+
     Examples
     --------
     >>> degrees_of_freedom((5, 5, 6), (1, 2, 2))
     22
+    >>> from lowtucker import Sparse
+    >>> degrees_of_freedom((5, 5, 6), Sparse(7))
+    7
     """
     shape = as_shape(shape)
+    of_format = getattr(rank, "degrees_of_freedom", None)
+    if of_format is not None:
+        return int(rank.for_shape(shape).degrees_of_freedom(shape))
     attained = _attainable(check_rank(rank, shape))
     return math.prod(attained) + sum(r * (n - r) for r, n in zip(attained, shape, strict=True))
 

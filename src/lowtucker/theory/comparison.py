@@ -20,6 +20,7 @@ from lowtucker.tensor.rank import multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.theory.isometry import Trip, block_norms, block_slices, trip, within
 from lowtucker.theory.rates import Contraction, Source, Version, contraction
+from lowtucker.thresholding import TuckerTruncation
 
 __all__ = ["Comparison", "compare", "contraction_of"]
 
@@ -84,7 +85,13 @@ def contraction_of(
     if rank is None and (solver.thresholding is None or isinstance(solver.thresholding, type)):
         rank = X_true.rank if isinstance(X_true, TuckerTensor) else multilinear_rank(X_true, 1e-10)
     bound = solver.bind(problem, rank)
-    rank, sampler = tuple(bound.rank), bound.sampler
+    sampler, tucker = bound.sampler, isinstance(bound.thresholding, TuckerTruncation)
+    if not tucker and isinstance(delta, str | Trip):
+        raise ValueError(
+            f"delta must be a number for {bound.thresholding!r}: trip knows Tucker ranks only. "
+            "Give the isometry constant of sums of three tensors of the format."
+        )
+    rank = tuple(bound.rank) if tucker else None
     if isinstance(sampler, Shuffled):
         raise ValueError(
             "The theorem assumes blocks drawn with replacement; Shuffled draws each once per "
@@ -143,12 +150,12 @@ class _Isometry(NamedTuple):
 
 
 def _isometry(
-    A: MeasurementOperator, delta: Any, rank: tuple[int, ...], rows: list[slice], seed: Seed
+    A: MeasurementOperator, delta: Any, rank: tuple[int, ...] | None, rows: list[slice], seed: Seed
 ) -> _Isometry:
     """Compute the requested delta at rank 3r, and the norms of the blocks."""
     if not isinstance(delta, str | Trip):
         return _Isometry(as_number(delta, "delta", 0), block_norms(A, rows), 1.0, "given")
-    triple, sizes = tuple(3 * r for r in rank), _sizes(rows)
+    triple, sizes = tuple(3 * r for r in rank or ()), _sizes(rows)
     found = delta if isinstance(delta, Trip) else trip(A, triple, sizes[0], seed=seed)
     wanted = (A.shape, within(triple, A.shape), sizes)
     if (found.shape, found.rank, found.block_sizes) != wanted:

@@ -15,6 +15,7 @@ import numpy as np
 from lowtucker._array import as_integer, as_number, to_numpy
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.unfolding import unfold
+from lowtucker.thresholding import Thresholding
 
 __all__ = ["Contraction", "Source", "Version", "best_step", "contraction"]
 
@@ -134,7 +135,7 @@ def contraction(
     step: float,
     p: Any = None,
     n_blocks: int | None = None,
-    eta: float = 1.0,
+    eta: Any = 1.0,
     version: Version = "repaired",
     block_norms: Any = None,
     gradients: Sequence[Any] | None = None,
@@ -177,8 +178,9 @@ def contraction(
         Probabilities of the blocks; uniform by default.
     n_blocks : int, optional
         M; by default the length of p, or 1, which is TIHT.
-    eta : float
-        Quasi-optimality of the thresholding, equation (3.6); see :func:`eta`.
+    eta : float or Thresholding
+        Quasi-optimality of the thresholding, equation (3.6); see :func:`eta`. A thresholding has
+        its own: 1 for ``lowtucker.Sparse(5)``, :math:`\sqrt{d-1}` for tensor trains.
     version : "repaired" or "paper"
     block_norms : M numbers, optional
         :math:`L_i`; required by the repaired version if eta > 1.
@@ -230,7 +232,7 @@ def best_step(
     delta: float,
     p: Any = None,
     n_blocks: int | None = None,
-    eta: float = 1.0,
+    eta: Any = 1.0,
     version: Version = "repaired",
     block_norms: Any = None,
     *,
@@ -280,6 +282,12 @@ class _Setting:
         cls, delta: Any, p: Any, n_blocks: Any, eta: Any, version: Any, norms: Any, sizes: Any
     ) -> _Setting:
         """Check the arguments of :func:`contraction`."""
+        eta = eta.eta if isinstance(eta, Thresholding) and not isinstance(eta, type) else eta
+        if eta == math.inf:
+            raise ValueError(
+                "eta is infinite: a shrinkage is no approximation to a set, and the theorem does "
+                "not cover it. Try a hard thresholding, such as lowtucker.HOSVD."
+            )
         delta, eta = as_number(delta, "delta", 0), as_number(eta, "eta", 1)
         if delta > 1:
             raise ValueError(

@@ -21,7 +21,7 @@ __all__ = ["Iterate", "Thresholding", "ThresholdingDefaults"]
 class Thresholding(Protocol):
     """A map onto simple tensors, within ``eta`` of the best approximation, equation (3.6).
 
-    A class of its own derives from :class:`ThresholdingDefaults`, which has the last three methods.
+    A class of its own derives from :class:`ThresholdingDefaults`, which has the last four methods.
     """
 
     @property
@@ -61,6 +61,10 @@ class Thresholding(Protocol):
         """Return the thresholding at another rank."""
         ...
 
+    def matricisations(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+        """List the matricisations whose rank is bounded: the modes of the rows, and the rank."""
+        ...
+
 
 class ThresholdingDefaults:
     """What automatic steps and blocks need to know of a thresholding, as it is for Tucker tensors.
@@ -86,3 +90,7 @@ class ThresholdingDefaults:
     def at_rank(self, rank: Any) -> Self:
         """Return the thresholding at another rank."""
         return replace(self, rank=rank)  # type: ignore[type-var]
+
+    def matricisations(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+        """List the matricisations whose rank is bounded: none, unless a format says which."""
+        return []

@@ -49,6 +49,10 @@ class TuckerTruncation(ThresholdingDefaults):
         """Count the degrees of freedom of tensors of that shape and rank."""
         return degrees_of_freedom(shape, attainable_rank(self.rank))
 
+    def matricisations(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+        """List the unfoldings: of every mode, with its rank."""
+        return [((k,), r) for k, r in enumerate(self.rank)]
+
     def at_rank(self, rank: tuple[int, ...]) -> Self:
         """Return the truncation at another rank, or the attainable one."""
         return replace(self, rank=attainable_rank(rank))
