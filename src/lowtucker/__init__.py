@@ -65,7 +65,14 @@ if TYPE_CHECKING:
         StoppingRule,
     )
     from lowtucker.solvers import ALS, AMP, RCG, RGN, RSGD, TIHT, Annealing, Solver, State, StoTIHT
-    from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
+    from lowtucker.solvers.sampling import (
+        BlockSampler,
+        Draw,
+        KaczmarzRows,
+        Partition,
+        RandomRows,
+        Shuffled,
+    )
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
         Spectra,
@@ -112,6 +119,7 @@ __all__ = [
     "Finding",
     "FunctionOperator",
     "History",
+    "KaczmarzRows",
     "KroneckerOperator",
     "LinearOperatorAdapter",
     "MaxEpochs",
@@ -220,7 +228,14 @@ _HOME = {
         "solvers": [
             "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "Solver", "State", "StoTIHT",
         ],
-        "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
+        "solvers.sampling": [
+            "BlockSampler",
+            "Draw",
+            "KaczmarzRows",
+            "Partition",
+            "RandomRows",
+            "Shuffled",
+        ],
         "status": ["Finding", "Status"],
         "tensor": [
             "Spectra", "TangentSpace", "TuckerTensor", "attainable_rank", "degrees_of_freedom",

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT
-from lowtucker.solvers.sampling import BlockSampler, Partition
+from lowtucker.solvers.sampling import BlockSampler, KaczmarzRows, Partition
 from lowtucker.thresholding import Thresholding
 
 __all__ = ["StoTIHT"]
@@ -39,13 +39,16 @@ class StoTIHT(IHT):
         Probabilities of the blocks; see :class:`lowtucker.Partition`.
     sampler : BlockSampler, optional
         How blocks are drawn, in place of ``block_size`` and ``p``.
+    trim : float, optional
+        Share of a block's measurements that its step leaves out; see :class:`lowtucker.TIHT`.
     thresholding : Thresholding, or a class of them, optional
         :math:`H_r`; the truncated HOSVD at the rank of the call unless given.
 
     Notes
     -----
-    A step costs one pass over b rows (two with ``step="auto"``), and an HOSVD of the full
-    tensor: :math:`O(N \sum n_k)` flops, a few N-vectors of memory. Nothing of the size of A.
+    A step costs one pass over b rows (``step="auto"`` and ``trim`` one more each), and an HOSVD of
+    the full tensor: :math:`O(N \sum n_k)` flops, a few N-vectors of memory. Nothing of the size of
+    A.
 
     Examples
     --------
@@ -61,6 +64,7 @@ class StoTIHT(IHT):
     step: float | Literal["auto"] = "auto"
     p: Any = None
     sampler: BlockSampler | None = None
+    trim: float | None = None
     thresholding: Any = None
 
     def __post_init__(self) -> None:
@@ -74,6 +78,13 @@ class StoTIHT(IHT):
                 )
             if self.block_size is not None or self.p is not None:
                 raise ValueError("Give block_size and p to the sampler, not beside it.")
+            if isinstance(self.sampler, KaczmarzRows) and (
+                self.step == "auto" or self.trim is not None
+            ):
+                raise ValueError(
+                    f"KaczmarzRows needs a fixed step and no trim, got step={self.step!r} and "
+                    f"trim={self.trim!r}. Try step=1.0, or TIHT(trim=0.05)."
+                )
         else:
             checked = Partition(1 if self.block_size is None else self.block_size, self.p)
             object.__setattr__(self, "p", checked.p)
