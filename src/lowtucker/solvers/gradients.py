@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, as_number, like, namespace, per_trial, real_dtype, to_numpy
+from lowtucker._array import Array, as_number, like, per_trial, real_dtype, to_numpy
 from lowtucker.problem import Problem
 from lowtucker.solvers.sampling import Draw
 

@@ -77,6 +77,11 @@ class IHT(Solver):
         """Gradients, and what is thresholded."""
         return True
 
+    @property
+    def lower_residual_is_better(self) -> bool:  # type: ignore[override]
+        """Unless trimmed: an outlier that is left out has a residual of its own."""
+        return self.trim is None
+
     @abstractmethod
     def _make_sampler(self, problem: Problem, thresholding: Thresholding) -> BlockSampler:
         """Blocks for a problem."""

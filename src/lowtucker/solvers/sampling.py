@@ -338,17 +338,17 @@ class KaczmarzRows(BlockSampler):
     def draw(self, t: int, seed: Seed = 0, trials: Sequence[int] | None = None) -> Draw:
         """Rows of step ``t`` in their order, with their weights; see :class:`BlockSampler`."""
         draw = super().draw(t, seed, trials)
-        own = self._weights.ndim == 2
-        if own and len(self._weights) != (1 if trials is None else len(draw.rows)):  # type: ignore[arg-type]
-            raise ValueError(
-                f"KaczmarzRows was bound to a batch of {len(self._weights)} problems, each with "
-                "its own weights: draw for as many. "
-                f"Try draw(t, seed, trials=range({len(self._weights)}))."
-            )
         rows: Any = np.asarray(draw.rows)
-        if own and trials is not None:
-            return replace(draw, row_weights=np.take_along_axis(self._weights, rows, axis=-1))
-        return replace(draw, row_weights=self._weights.reshape(-1)[rows])
+        if self._weights.ndim < 2:
+            return replace(draw, row_weights=self._weights[rows])
+        problems, given = len(self._weights), 1 if rows.ndim < 2 else len(rows)
+        if given != problems or rows.ndim < 2:
+            raise ValueError(
+                f"KaczmarzRows was bound to a batch of {problems} problems, each with its own "
+                f"weights: draw for as many, got {given}. "
+                f"Try draw(t, seed, trials=range({problems}))."
+            )
+        return replace(draw, row_weights=np.take_along_axis(self._weights, rows, axis=-1))
 
     def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
         epoch, position = divmod(t, self.n_blocks)
