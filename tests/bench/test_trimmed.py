@@ -47,3 +47,10 @@ def test_rank_one_rows_are_outer_products():
     row = A.matrix[1, 2].reshape(15, 15, 15)
     assert lt.multilinear_rank(row) == (1, 1, 1)
     assert np.linalg.norm(A.matrix[0] - A.matrix[1]) > 1
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "m"), [("TrimTIHT", 300), ("TIHT", 500)])
+def test_published_counts_are_reproduced_within_sampling_error(method, m):
+    cell = next(one for one in chosen(["A2"]) if (one.method, one.m) == (method, m))
+    assert measure(cell).agrees

@@ -136,24 +136,37 @@ def test_a_row_of_zeros_is_passed_over_by_a_sweep():
     assert weights[5] == pytest.approx(N / np.linalg.norm(matrix[5]) ** 2)
 
 
-@pytest.mark.parametrize(
-    "solver",
-    [lt.TIHT(step=1.0, trim=0.1), lt.StoTIHT(sampler=lt.KaczmarzRows(40), step=1.0)],
-    ids=["trim", "Kaczmarz"],
-)
-def test_problems_of_other_lengths_in_one_batch_equal_each_alone(solver):
+def unequal_batch():
+    """Two problems of 40 and 44 measurements."""
     operators = [lt.gaussian((4, 3, 3), m, seed=m) for m in (40, 44)]
     truths = [lt.random_tucker((4, 3, 3), (1, 1, 1), seed=k) for k in range(2)]
     ys = [A.forward(X) for A, X in zip(operators, truths, strict=True)]
     y = np.stack([np.pad(one, (0, 44 - len(one))) for one in ys])
+    return lt.Problem(lt.batch(operators), y), operators, ys
+
+
+@pytest.mark.parametrize("solver", [lt.TIHT(step=1.0, trim=0.1), lt.TIHT(trim=0.1)])
+def test_trimming_in_a_batch_of_other_lengths_equals_each_problem_alone(solver):
+    batch, operators, ys = unequal_batch()
     stop = lt.MaxEpochs(6)
-    together = lt.solve(lt.Problem(lt.batch(operators), y), solver, (1, 1, 1), stop=stop)
-    if isinstance(solver, lt.StoTIHT):  # its order is of 44 rows, those of the padding included
-        assert np.isfinite(together.X.full()).all()
-        return
-    for k, (A, one) in enumerate(zip(operators, ys, strict=True)):
-        alone = lt.solve(lt.Problem(A, one), solver, (1, 1, 1), stop=stop, seed=(0, k))
+    together = lt.solve(batch, solver, (1, 1, 1), stop=stop)
+    for k, (A, y) in enumerate(zip(operators, ys, strict=True)):
+        alone = lt.solve(lt.Problem(A, y), solver, (1, 1, 1), stop=stop)
         np.testing.assert_allclose(together.X.full()[k], alone.X.full(), rtol=0, atol=1e-10)
+
+
+def test_a_sweep_of_a_batch_of_other_lengths_passes_over_the_padding():
+    batch, operators, ys = unequal_batch()
+    sampler = lt.KaczmarzRows(44)
+    state = lt.StoTIHT(sampler=sampler, step=0.7).bind(batch, (1, 1, 1)).init(None, 3)
+    draw = sampler.bind(batch).draw(0, 3, range(2))
+    for k, (A, y) in enumerate(zip(operators, ys, strict=True)):
+        z = np.zeros(36)
+        for j in draw.rows[k]:
+            if j < A.m:
+                a = A.matrix[j]
+                z += 0.7 * 36 / A.m * (y[j] - a @ z) * a / (a @ a)
+        np.testing.assert_allclose(-state.cache.gradient[k].ravel(), z, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize(

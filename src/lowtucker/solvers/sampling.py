@@ -316,7 +316,7 @@ class KaczmarzRows(BlockSampler):
     True
     """
 
-    # N / ||A_j||^2, (m,) or (trials, m)
+    # N / ||A_j||^2, (m,) or (trials, m); larger by m / count for a problem with padding
     _weights: NumPyArray = field(
         default_factory=lambda: np.empty(0), repr=False, compare=False, kw_only=True
     )
@@ -327,7 +327,8 @@ class KaczmarzRows(BlockSampler):
         norms = _row_norms(problem)
         known = norms > 0  # a row of zeros says nothing
         weights = np.where(known, math.prod(problem.shape) / np.where(known, norms, 1.0) ** 2, 0.0)
-        return replace(bound, _weights=weights)
+        share = to_numpy(problem.count).reshape(-1, 1) / problem.m if norms.ndim > 1 else 1.0
+        return replace(bound, _weights=weights / share)
 
     def select(self, positions: Sequence[int]) -> Self:
         """Sampler for some of the trials, each with its own weights."""
