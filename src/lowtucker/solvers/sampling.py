@@ -292,9 +292,9 @@ class KaczmarzRows(BlockSampler):
     .. math::
         X \leftarrow X + \frac{\mu}{b} \frac{N}{\|A_j\|^2} A_j (y_j - \langle A_j, X \rangle)
 
-    with N entries in the tensor. b = m and :math:`\mu = 1` are the published method
-    (arXiv:2502.02843). It needs a fixed step; :math:`\mu` does not depend on the scale of A, and
-    :math:`\mu N / b \le 2` no row increases the distance to a solution.
+    with N entries in the tensor. b = m and :math:`\mu = 1` are the published method (Suryanarayanan
+    and Rebrova, arXiv:2502.02843). It needs a fixed step, which does not depend on the scale of A;
+    with :math:`\mu N / b \le 2` no row increases the distance to a solution.
 
     Parameters
     ----------
@@ -311,7 +311,7 @@ class KaczmarzRows(BlockSampler):
     >>> import lowtucker as lt
     >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
     >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
-    >>> solver = lt.StoTIHT(sampler=KaczmarzRows(A.m), step=1.0)
+    >>> solver = lt.StoTIHT(sampler=lt.KaczmarzRows(A.m), step=1.0)
     >>> lt.recover(A, y, rank=(1, 2, 2), solver=solver).success
     True
     """

@@ -32,9 +32,10 @@ class TIHT(IHT):
     trim : float, optional
         Share of the measurements that a step leaves out, between 0 and 1: those that fit worst at
         :math:`X^t`. The gradient is the mean over the others, and an automatic step is the line
-        search for these. TrimTIHT (arXiv:2502.02843), published with ``step=1`` and :class:`HOOI`,
-        leaves out 5 to 80 measurements; it helps where rows have heavy tails, such as outer
-        products. None, the default, uses them all.
+        search for these. It helps if rows have heavy tails, such as outer products, or y outliers;
+        residuals and stopping rules still cover all measurements. TrimTIHT of Suryanarayanan and
+        Rebrova (arXiv:2502.02843) has ``step=1``, :class:`lowtucker.HOOI`, and leaves out 5 to 80
+        measurements. None, the default, uses them all.
     thresholding : Thresholding, or a class of them, optional
 
     Notes
