@@ -257,6 +257,7 @@ SAMPLERS = {
     "Partition-norms": lambda b: lt.Partition(b, p="norms"),
     "RandomRows": lt.RandomRows,
     "Shuffled": lt.Shuffled,
+    "KaczmarzRows": lt.KaczmarzRows,
 }
 
 
@@ -273,6 +274,8 @@ SOLVERS = {
     "TIHT": (lt.TIHT(step=0.6), EASY),
     "TIHT-auto": (lt.TIHT(), EASY),
     "TIHT-HOOI": (lt.TIHT(step=0.6, thresholding=lt.HOOI), EASY),
+    "TIHT-trim": (lt.TIHT(step=0.6, trim=0.1), EASY),
+    "TIHT-trim-auto": (lt.TIHT(trim=0.1), EASY),
     "StoTIHT": (lt.StoTIHT(block_size=60, step=0.5), EASY),
     "StoTIHT-auto": (lt.StoTIHT(), EASY),
     "StoTIHT-auto-short-block": (lt.StoTIHT(block_size=50), EASY),
@@ -284,6 +287,9 @@ SOLVERS = {
         lt.StoTIHT(thresholding=lt.SeMP, schedule=lt.GrowingRank((1, 1, 1), 10)),
         EASY,
     ),
+    "StoTIHT-trim": (lt.StoTIHT(block_size=60, trim=0.1), EASY),
+    "StoTIHT-Kaczmarz": (lt.StoTIHT(step=1.0, sampler=lt.KaczmarzRows(120)), EASY),
+    "StoTIHT-Kaczmarz-short-block": (lt.StoTIHT(step=0.5, sampler=lt.KaczmarzRows(50)), EASY),
     "StoTIHT-STHOSVD": (lt.StoTIHT(block_size=60, step=0.5, thresholding=lt.STHOSVD), EASY),
     "RGN": (lt.RGN(), EASY),
     "RGN-starts": (lt.RGN(starts=5), ((5, 5, 6), (1, 2, 2), 40)),

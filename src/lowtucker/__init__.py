@@ -78,7 +78,14 @@ if TYPE_CHECKING:
         StoGradMP,
         StoTIHT,
     )
-    from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
+    from lowtucker.solvers.sampling import (
+        BlockSampler,
+        Draw,
+        KaczmarzRows,
+        Partition,
+        RandomRows,
+        Shuffled,
+    )
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
         Spectra,
@@ -137,6 +144,7 @@ __all__ = [
     "FunctionOperator",
     "GrowingRank",
     "History",
+    "KaczmarzRows",
     "KroneckerOperator",
     "LinearOperatorAdapter",
     "MaxEpochs",
@@ -251,7 +259,14 @@ _HOME = {
             "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "GrowingRank", "Solver",
             "State", "StoGradMP", "StoTIHT",
         ],
-        "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
+        "solvers.sampling": [
+            "BlockSampler",
+            "Draw",
+            "KaczmarzRows",
+            "Partition",
+            "RandomRows",
+            "Shuffled",
+        ],
         "status": ["Finding", "Status"],
         "tensor": [
             "Spectra", "TangentSpace", "TuckerTensor", "attainable_rank", "degrees_of_freedom",

@@ -10,7 +10,7 @@ import lowtucker as lt
 
 M = 10
 PROBLEM = lt.Problem(lt.gaussian((3, 2), M, seed=1), np.ones(M))
-SAMPLERS = [lt.Partition, lt.Shuffled, lt.RandomRows]
+SAMPLERS = [lt.Partition, lt.Shuffled, lt.RandomRows, lt.KaczmarzRows]
 
 BLOCK_SIZES = [
     (0, ValueError, "block_size must be at least 1, got 0"),
@@ -88,6 +88,11 @@ def problem_with_zero_rows():
     return lt.Problem(lt.DenseOperator(matrix, (3, 2)), np.ones(4))
 
 
+def rows_of_a_batch():
+    A = lt.gaussian((3, 2), M, seed=1, trials=3)
+    return lt.KaczmarzRows(5).bind(lt.Problem(A, np.ones((3, M))))
+
+
 def norms_of_a_batch():
     A = lt.gaussian((3, 2), M, seed=1, trials=3)
     return lt.Partition(5, p="norms").bind(lt.Problem(A, np.ones((3, M))))
@@ -132,6 +137,16 @@ ROWS = [
         lambda: norms_of_a_batch().draw(0, 0, (0, 1)),
         ValueError,
         'p="norms" was bound to a ... of 3 ... got 2',
+    ),
+    (
+        lambda: rows_of_a_batch().draw(0),
+        ValueError,
+        "KaczmarzRows was bound to a batch of 3 ... got 1 ... trials=range(3)",
+    ),
+    (
+        lambda: rows_of_a_batch().draw(0, 0, (0, 1)),
+        ValueError,
+        "KaczmarzRows was bound to a batch of 3 ... got 2",
     ),
     (
         lambda: lt.Partition(3).bind(PROBLEM).draw(0, 0, ()),

@@ -10,6 +10,23 @@ from bad_calls.setting import recover
 SOLVERS = [
     (lambda: lt.TIHT(step=0), ValueError, "step must be positive"),
     (lambda: lt.TIHT(step="fast"), ValueError, "step must be a positive number or"),
+    (lambda: lt.TIHT(trim=0), ValueError, "trim must be positive, got 0"),
+    (lambda: lt.TIHT(trim=-0.1), ValueError, "trim must be positive, got -0.1"),
+    (lambda: lt.TIHT(trim=float("nan")), ValueError, "trim must be positive, got nan"),
+    (lambda: lt.TIHT(trim=5), ValueError, "trim must be a share ... got 5. Try trim=0.05"),
+    (lambda: lt.StoTIHT(trim=1.0), ValueError, "trim must be a share ... got 1. Try trim=0.05"),
+    (lambda: lt.TIHT(trim="auto"), TypeError, "trim must be a real number, got 'auto'"),
+    (lambda: lt.TIHT(trim=True), TypeError, "trim must be a real number, got True"),
+    (
+        lambda: lt.StoTIHT(sampler=lt.KaczmarzRows(10)),
+        ValueError,
+        "KaczmarzRows needs a fixed step ... got step='auto' ... Try step=1.0",
+    ),
+    (
+        lambda: lt.StoTIHT(sampler=lt.KaczmarzRows(10), step=1.0, trim=0.1),
+        ValueError,
+        "KaczmarzRows needs a fixed step and no trim, got ... trim=0.1",
+    ),
     (lambda: lt.StoTIHT(block_size=0), ValueError, "block_size must be at least 1"),
     (lambda: lt.StoTIHT(block_size=2.5), TypeError, "block_size must ... Try int(...)"),
     (

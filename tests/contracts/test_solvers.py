@@ -179,11 +179,12 @@ def passes_over_a_row(solver):
     """Passes over a row by the start, and by a step."""
     if isinstance(solver, Manifold):  # the adjoint of y, a scale, the first model or gradient
         return 3, 2 if isinstance(solver, lt.RCG) else 1
-    return (1, 1) if solver.step != "auto" else (2, 2)
+    passes = 1 + (solver.step == "auto") + (solver.trim is not None)
+    return passes, passes
 
 
 def test_passes_count_how_often_rows_are_read(case):
-    """Once for a fixed step; the line search of an automatic one reads the block a second time."""
+    """Once for a fixed step; again for the line search of an automatic one, and to trim."""
     solver, (shape, rank, m, *kind) = case
     if kind:
         pytest.skip("takes sampled entries, whose rows are not read; test_als.py has its passes")

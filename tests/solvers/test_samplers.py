@@ -9,7 +9,7 @@ import lowtucker as lt
 
 M = 10
 PROBLEM = lt.Problem(lt.gaussian((3, 2), M, seed=1), np.ones(M))
-SAMPLERS = [lt.Partition, lt.Shuffled, lt.RandomRows]
+SAMPLERS = [lt.Partition, lt.Shuffled, lt.RandomRows, lt.KaczmarzRows]
 
 
 @pytest.mark.parametrize("scale", [1e-200, 1e200])

@@ -232,6 +232,16 @@ def test_probabilities_and_the_thresholding_come_from_the_solver():
         ({"solver": "rgn"}, TypeError, "solver must be TIHT or StoTIHT"),
         ({"solver": "auto"}, TypeError, "solver must be TIHT or StoTIHT"),
         (
+            {"solver": lt.TIHT(step=0.5, trim=0.1)},
+            TypeError,
+            "solver must be TIHT or StoTIHT with a step that is a number and without trim",
+        ),
+        (
+            {"solver": lt.StoTIHT(sampler=lt.KaczmarzRows(50), step=0.5)},
+            ValueError,
+            "KaczmarzRows draws any subset",
+        ),
+        (
             {"solver": lt.StoTIHT(sampler=lt.RandomRows(50), step=0.5)},
             ValueError,
             "RandomRows draws any subset",

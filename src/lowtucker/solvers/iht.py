@@ -12,6 +12,7 @@ from lowtucker._array import Array, like, namespace, per_trial
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Bound, Cache, Memory, Solver, State
+from lowtucker.solvers.gradients import check_trim, swept, trimmed_gradient
 from lowtucker.solvers.sampling import BlockSampler, Draw
 from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.solvers.start import adopt, as_start, first_state
@@ -42,11 +43,12 @@ class Damping(Memory):
 class Look(Cache):
     """What the next step needs: the full tensor, and of the block that is drawn next the residual.
 
-    Also its gradient, and the length of the step.
+    Also its gradient, and the length of the step. A sweep over rows has no residual: each row is
+    measured at another tensor.
     """
 
     full: Array
-    residual: Array
+    residual: Array | None
     gradient: Array
     step: Any = None
 
@@ -95,6 +97,7 @@ class IHT(Thresholded):
 
     # the settings of every subclass, which says what they mean
     step: Any = "auto"
+    trim: float | None = None
     thresholding: Any = None
     schedule: GrowingRank | None = None
     # power of two by which a fixed step is longer in the units of the problem
@@ -103,11 +106,17 @@ class IHT(Thresholded):
     def __post_init__(self) -> None:
         """Check the settings."""
         check_step(self.step)
+        check_trim(self.trim)
         if self.schedule is not None and not isinstance(self.schedule, GrowingRank):
             raise TypeError(
                 f"schedule must be a GrowingRank, got {self.schedule!r:.80}. "
                 "Try lowtucker.GrowingRank(start=1, epochs=50)."
             )
+
+    @property
+    def lower_residual_is_better(self) -> bool:  # type: ignore[override]
+        """Unless trimmed: an outlier that is left out has a residual of its own."""
+        return self.trim is None
 
     def _check(self, thresholding: Thresholding) -> None:
         if self.schedule is not None:
@@ -128,9 +137,7 @@ class IHT(Thresholded):
             state = adopt(start, problem, self._thresholding_before(bound, start).rank, Damping)
             if state.memory is None:
                 state = replace(state, memory=_fresh(state.X))
-            draw = drawn(bound, state)
-            block = problem.trusted_block(draw.rows)
-            return self._aim(bound, block, draw, _measure(block, state))
+            return self._aim(bound, *self._measure(bound, state))
         X = as_start(start, problem, bound.thresholding)
         return self._look(bound, first_state(X, _fresh(X), as_seed(seed)))
 
@@ -163,19 +170,33 @@ class IHT(Thresholded):
 
     def _look(self, bound: Bound, state: State) -> State:
         """All that the next step needs; an automatic one first learns how the last one did."""
-        problem, draw = bound.problem, drawn(bound, state)
-        block = problem.trusted_block(draw.rows)
-        state = _measure(block, state)
+        block, draw, state = self._measure(bound, state)
         if self.step == "auto":
-            state, worse_than_zero = judge(problem, block, state)
+            state, worse_than_zero = judge(bound.problem, block, state)
             xp = namespace(worse_than_zero)
             if bool(xp.any(worse_than_zero)):
                 keep = xp.astype(~worse_than_zero, state.memory.damping.dtype)
-                state = _measure(block, replace(state, X=state.X * keep))
+                block, draw, state = self._measure(bound, replace(state, X=state.X * keep))
         return self._aim(bound, block, draw, state)
+
+    def _measure(self, bound: Bound, state: State) -> tuple[Problem, Draw, State]:
+        """Block whose objective the next step descends, its draw, and its gradient at X."""
+        problem, draw, full = bound.problem, drawn(bound, state), state.X.full()
+        if draw.row_weights is not None:
+            # row weights make up for the units of the problem: the step has none
+            gradient = full - swept(problem, draw, full, self.step * draw.weight)
+            return problem, draw, replace(state, cache=Look(full, None, gradient, 1.0))
+        block = problem.trusted_block(draw.rows)
+        if self.trim is None:
+            residual, gradient = block.residual_and_gradient(full)
+        else:
+            block, residual, gradient = trimmed_gradient(block, full, self.trim)
+        return block, draw, replace(state, cache=Look(full, residual, gradient))
 
     def _aim(self, bound: Bound, block: Problem, draw: Draw, state: State) -> State:
         """Settle the length of the next step."""
+        if state.cache.step is not None:  # of a sweep
+            return state
         if self.step != "auto":
             step = float(np.ldexp(float(self.step), self.unit))
             return replace(state, cache=replace(state.cache, step=step * _weight(draw, state)))
@@ -196,15 +217,10 @@ def drawn(bound: Bound, state: State) -> Draw:
         alone: Draw = sampler.draw(state.t, (state.seed, state.trials[0]))
         return alone
     draw: Draw = sampler.draw(state.t, state.seed, state.trials)
+    if sampler.n_blocks > 1 or draw.row_weights is not None:
+        return draw
     # one block for all: a batch of matrices needs no list of views
-    return replace(draw, rows=slice(None)) if sampler.n_blocks == 1 else draw
-
-
-def _measure(block: Problem, state: State) -> State:
-    """Residual and gradient of a block at X."""
-    full = state.X.full()
-    residual, gradient = block.residual_and_gradient(full)
-    return replace(state, cache=Look(full, residual, gradient))
+    return replace(draw, rows=slice(None))
 
 
 def guarded(thresholding: Any, Z: Array, state: State) -> tuple[Any, Array]:

@@ -20,7 +20,7 @@ from lowtucker._array import Rows, as_array, as_integer, to_numpy
 from lowtucker._array.random import LIMIT, Seed, as_seed, uniforms
 from lowtucker.problem import Problem
 
-__all__ = ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"]
+__all__ = ["BlockSampler", "Draw", "KaczmarzRows", "Partition", "RandomRows", "Shuffled"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -30,10 +30,14 @@ class Draw:
     """A block: its rows, and the weight of its gradient.
 
     For a batch of problems ``rows`` has one entry and ``weight`` one number for each.
+
+    ``row_weights``, (b,) or (trials, b), say that the rows are to be used one after the other, each
+    with its weight; None, as a rule, that they are used together.
     """
 
     rows: Rows
     weight: float | NumPyArray
+    row_weights: NumPyArray | None = None
 
     __hash__ = None  # type: ignore[assignment]  # rows may be arrays
 
@@ -41,7 +45,11 @@ class Draw:
         """Whether rows and weights are the same."""
         if not isinstance(other, Draw):
             return NotImplemented
-        return _same_rows(self.rows, other.rows) and np.array_equal(self.weight, other.weight)
+        return (
+            _same_rows(self.rows, other.rows)
+            and np.array_equal(self.weight, other.weight)
+            and np.array_equal(self.row_weights, other.row_weights)  # type: ignore[arg-type]
+        )
 
 
 def _same_rows(a: Rows, b: Rows) -> bool:
@@ -211,8 +219,7 @@ class Partition(BlockSampler):
 
     def _norms(self, problem: Problem) -> NumPyArray:
         """Share of the squared row norms in each block, one row a trial in a stack."""
-        norms = to_numpy(problem.A.row_norms()).astype(np.float64)
-        norms = norms.reshape(-1, self.m) if norms.ndim > 2 else norms
+        norms = _row_norms(problem)
         largest = norms.max(axis=-1, keepdims=True)
         squares = (norms / np.where(largest > 0, largest, 1.0)) ** 2
         sums = np.add.reduceat(squares, range(0, self.m, self.block_size), axis=-1)
@@ -273,6 +280,89 @@ class RandomRows(BlockSampler):
         else:
             rows = np.broadcast_to(np.arange(self.m), u.shape)
         return list(rows), np.ones(len(trials))
+
+
+@dataclass(frozen=True)
+class KaczmarzRows(BlockSampler):
+    r"""Rows one after the other, in a new random order every epoch: KaczTIHT.
+
+    A step of :class:`lowtucker.StoTIHT` goes through b rows, each with a relaxed projection onto
+    the tensors that agree with that measurement, and thresholds after the last:
+
+    .. math::
+        X \leftarrow X + \frac{\mu}{b} \frac{N}{\|A_j\|^2} A_j (y_j - \langle A_j, X \rangle)
+
+    with N entries in the tensor. b = m and :math:`\mu = 1` are the published method (Suryanarayanan
+    and Rebrova, arXiv:2502.02843). It needs a fixed step, which does not depend on the scale of A;
+    with :math:`\mu N / b \le 2` no row increases the distance to a solution.
+
+    Parameters
+    ----------
+    block_size : int
+        b, from 1 to m: rows between two thresholdings.
+
+    Notes
+    -----
+    One pass over A for the norms of the rows, if the operator does not know them, and one per
+    epoch; but b calls of the operator for each thresholding.
+
+    Examples
+    --------
+    >>> import lowtucker as lt
+    >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+    >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
+    >>> solver = lt.StoTIHT(sampler=lt.KaczmarzRows(A.m), step=1.0)
+    >>> lt.recover(A, y, rank=(1, 2, 2), solver=solver).success
+    True
+    """
+
+    # N / ||A_j||^2, (m,) or (trials, m); larger by m / count for a problem with padding
+    _weights: NumPyArray = field(
+        default_factory=lambda: np.empty(0), repr=False, compare=False, kw_only=True
+    )
+
+    def bind(self, problem: Problem) -> Self:
+        """Measure the norms of the rows."""
+        bound = super().bind(problem)
+        norms = _row_norms(problem)
+        known = norms > 0  # a row of zeros says nothing
+        weights = np.where(known, math.prod(problem.shape) / np.where(known, norms, 1.0) ** 2, 0.0)
+        share = to_numpy(problem.count).reshape(-1, 1) / problem.m if norms.ndim > 1 else 1.0
+        return replace(bound, _weights=weights / share)
+
+    def select(self, positions: Sequence[int]) -> Self:
+        """Sampler for some of the trials, each with its own weights."""
+        if self._weights.ndim < 2:
+            return self
+        return replace(self, _weights=self._weights[list(positions)])
+
+    def draw(self, t: int, seed: Seed = 0, trials: Sequence[int] | None = None) -> Draw:
+        """Rows of step ``t`` in their order, with their weights; see :class:`BlockSampler`."""
+        draw = super().draw(t, seed, trials)
+        rows: Any = np.asarray(draw.rows)
+        if self._weights.ndim < 2:
+            return replace(draw, row_weights=self._weights[rows])
+        problems, given = len(self._weights), 1 if rows.ndim < 2 else len(rows)
+        if given != problems or rows.ndim < 2:
+            raise ValueError(
+                f"KaczmarzRows was bound to a batch of {problems} problems, each with its own "
+                f"weights: draw for as many, got {given}. "
+                f"Try draw(t, seed, trials=range({problems}))."
+            )
+        return replace(draw, row_weights=np.take_along_axis(self._weights, rows, axis=-1))
+
+    def _draw(self, t: int, seed: int, trials: tuple[int, ...]) -> tuple[list[Any], NumPyArray]:
+        epoch, position = divmod(t, self.n_blocks)
+        order = np.argsort(_epoch_uniforms(seed, epoch, trials, self.m), axis=-1, kind="stable")
+        start = position * self.block_size
+        rows = order[:, start : start + self.block_size]
+        return list(rows), np.full(len(trials), rows.shape[-1] * (self.n_blocks / self.m))
+
+
+def _row_norms(problem: Problem) -> NumPyArray:
+    """Norms of the rows in double precision, (m,) or (trials, m)."""
+    norms = to_numpy(problem.A.row_norms()).astype(np.float64)
+    return norms.reshape(-1, problem.m) if norms.ndim > 2 else norms
 
 
 @lru_cache(maxsize=16)

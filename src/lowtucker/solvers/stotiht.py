@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from lowtucker.problem import Problem
 from lowtucker.solvers.iht import IHT, Thresholded
-from lowtucker.solvers.sampling import BlockSampler, Partition
+from lowtucker.solvers.sampling import BlockSampler, KaczmarzRows, Partition
 from lowtucker.solvers.schedule import GrowingRank
 from lowtucker.thresholding import Thresholding
 
@@ -71,6 +71,8 @@ class StoTIHT(DrawnBlocks, IHT):
         Probabilities of the blocks; see :class:`lowtucker.Partition`.
     sampler : BlockSampler, optional
         How blocks are drawn, in place of ``block_size`` and ``p``.
+    trim : float, optional
+        Share of a block's measurements that its step leaves out; see :class:`lowtucker.TIHT`.
     thresholding : Thresholding, or a class of them, optional
         :math:`H_r`; the truncated HOSVD at the rank of the call unless given.
         ``lowtucker.Sparse(s)`` makes it StoIHT, and so on for every format.
@@ -79,8 +81,9 @@ class StoTIHT(DrawnBlocks, IHT):
 
     Notes
     -----
-    A step costs one pass over b rows (two with ``step="auto"``), and an HOSVD of the full
-    tensor: :math:`O(N \sum n_k)` flops, a few N-vectors of memory. Nothing of the size of A.
+    A step costs one pass over b rows (``step="auto"`` and ``trim`` one more each), and an HOSVD of
+    the full tensor: :math:`O(N \sum n_k)` flops, a few N-vectors of memory. Nothing of the size of
+    A.
 
     Examples
     --------
@@ -96,6 +99,7 @@ class StoTIHT(DrawnBlocks, IHT):
     step: float | Literal["auto"] = "auto"
     p: Any = None
     sampler: BlockSampler | None = None
+    trim: float | None = None
     thresholding: Any = None
     schedule: GrowingRank | None = None
 
@@ -103,6 +107,13 @@ class StoTIHT(DrawnBlocks, IHT):
         """Check the settings."""
         IHT.__post_init__(self)
         super().__post_init__()
+        if isinstance(self.sampler, KaczmarzRows) and (
+            self.step == "auto" or self.trim is not None
+        ):
+            raise ValueError(
+                f"KaczmarzRows needs a fixed step and no trim, got step={self.step!r} and "
+                f"trim={self.trim!r}. Try step=1.0, or TIHT(trim=0.05)."
+            )
 
 
 def default_block_size(problem: Problem, rows: int) -> int:

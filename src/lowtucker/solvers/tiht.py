@@ -30,6 +30,13 @@ class TIHT(IHT):
     step : float or "auto"
         :math:`\mu`, which multiplies the mean gradient (with its 1/m, as in Algorithm 1; (3.4)
         has none). "auto" is the normalised TIHT of the literature.
+    trim : float, optional
+        Share of the measurements that a step leaves out, between 0 and 1: those that fit worst at
+        :math:`X^t`. The gradient is the mean over the others, and an automatic step is the line
+        search for these. It helps if rows have heavy tails, such as outer products, or y outliers;
+        residuals and stopping rules still cover all measurements. TrimTIHT of Suryanarayanan and
+        Rebrova (arXiv:2502.02843) has ``step=1``, :class:`lowtucker.HOOI`, and leaves out 5 to 80
+        measurements. None, the default, uses them all.
     thresholding : Thresholding, or a class of them, optional
         The truncated HOSVD at the rank of the call unless given. ``lowtucker.Sparse(s)`` makes it
         IHT, ``lowtucker.TensorTrain(rank)`` TIHT for tensor trains, and so on.
@@ -38,7 +45,7 @@ class TIHT(IHT):
 
     Notes
     -----
-    A step costs one pass over A (two with ``step="auto"``) and an HOSVD.
+    A step costs one pass over A and an HOSVD; ``step="auto"`` and ``trim`` one more pass each.
 
     Examples
     --------
@@ -50,6 +57,7 @@ class TIHT(IHT):
     """
 
     step: float | Literal["auto"] = "auto"
+    trim: float | None = None
     thresholding: Any = None
     schedule: GrowingRank | None = None
 

@@ -124,10 +124,11 @@ def _checked(problem: Any, X_true: Any, solver: Any, delta: Any) -> IHT:
         )
     automatic = isinstance(solver, str) and solver.lower() == "auto"
     solver = solver if automatic else as_solver(solver)
-    if not isinstance(solver, IHT) or isinstance(solver.step, str):
+    if not isinstance(solver, IHT) or isinstance(solver.step, str) or solver.trim is not None:
         raise TypeError(
-            f"solver must be TIHT or StoTIHT with a step that is a number, got {solver!r}: the "
-            "theorem covers no others. Try lowtucker.StoTIHT(block_size=60, step=0.5)."
+            "solver must be TIHT or StoTIHT with a step that is a number and without trim, got "
+            f"{solver!r}: the theorem covers no others. "
+            "Try lowtucker.StoTIHT(block_size=60, step=0.5)."
         )
     if tuple(X_true.shape) != problem.shape:
         raise ValueError(

@@ -14,7 +14,7 @@ from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
 from lowtucker.operators.design import TangentDesign
 from lowtucker.run.units import exponent_of
-from lowtucker.solvers.sampling import BlockSampler, RandomRows
+from lowtucker.solvers.sampling import BlockSampler, KaczmarzRows, RandomRows
 from lowtucker.tensor.random import random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank
 from lowtucker.tensor.tangent import TangentSpace
@@ -281,9 +281,9 @@ def trip(
 
 def block_slices(blocks: Any, m: int) -> list[slice]:
     """Return the rows of each block: contiguous, the last shorter if b does not divide m."""
-    if isinstance(blocks, RandomRows):
+    if isinstance(blocks, RandomRows | KaczmarzRows):
         raise ValueError(
-            "blocks must be fixed: RandomRows draws any subset of rows. "
+            f"blocks must be fixed: {type(blocks).__name__} draws any subset of rows. "
             "Try lowtucker.Partition(block_size)."
         )
     b = blocks.block_size if isinstance(blocks, BlockSampler) else blocks
