@@ -64,7 +64,19 @@ if TYPE_CHECKING:
         Stalled,
         StoppingRule,
     )
-    from lowtucker.solvers import ALS, AMP, RCG, RGN, RSGD, TIHT, Annealing, Solver, State, StoTIHT
+    from lowtucker.solvers import (
+        ALS,
+        AMP,
+        RCG,
+        RGN,
+        RSGD,
+        TIHT,
+        Annealing,
+        NuclearNorm,
+        Solver,
+        State,
+        StoTIHT,
+    )
     from lowtucker.solvers.sampling import BlockSampler, Draw, Partition, RandomRows, Shuffled
     from lowtucker.status import Finding, Status
     from lowtucker.tensor import (
@@ -128,6 +140,7 @@ __all__ = [
     "MaxSeconds",
     "MeasurementOperator",
     "ModewiseOperator",
+    "NuclearNorm",
     "Partition",
     "Problem",
     "Progress",
@@ -231,7 +244,8 @@ _HOME = {
             "ErrorBelow", "MaxEpochs", "MaxSeconds", "ResidualBelow", "Stalled", "StoppingRule",
         ],
         "solvers": [
-            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "Solver", "State", "StoTIHT",
+            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "NuclearNorm", "Solver",
+            "State", "StoTIHT",
         ],
         "solvers.sampling": ["BlockSampler", "Draw", "Partition", "RandomRows", "Shuffled"],
         "status": ["Finding", "Status"],

@@ -164,7 +164,6 @@ class Run:
         kept = [s in (Status.DIVERGED, Status.INTERRUPTED) for s in ledger.statuses]
         ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
         error = None if self.X_true is None else np.array([one.error for one in found])
-        restarts = self.bound.solver.restarts(self.state)
         return Result(
             X=self._out(type(X).concat([one.X for one in found])),
             residual=self._out(np.array([one.residual for one in found])),
@@ -180,22 +179,26 @@ class Run:
             degrees_of_freedom=int(dof.max()),
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
-            findings=() if self.is_batch else _restarted(restarts, ledger.statuses),
+            findings=() if self.is_batch else self._findings(self.state, ledger.statuses),
             each=self._each(found) if self.is_batch else (),
         )  # fmt: skip
 
     def _each(self, found: Sequence[Found]) -> tuple[Verdict, ...]:
         """What is known of every problem of a batch."""
         counts = np.broadcast_to(self.problem.equations, (self.count,)).tolist()
-        solver = self.bound.solver
         return tuple(
             Verdict(
-                findings=() if one.state is None else _restarted(solver.restarts(one.state), [s]),
+                findings=() if one.state is None else self._findings(one.state, [s]),
                 state=one.state,
                 m=int(m),
             )
             for one, s, m in zip(found, self.ledger.statuses, counts, strict=True)
         )
+
+    def _findings(self, state: State, statuses: Any) -> tuple[Finding, ...]:
+        """What the solver says of a problem at its end."""
+        solver = self.bound.solver
+        return (*_restarted(solver.restarts(state), statuses), *solver.findings(state))
 
     @property
     def _passes(self) -> float:

@@ -8,6 +8,7 @@ from lowtucker.solvers.als import ALS
 from lowtucker.solvers.amp import AMP
 from lowtucker.solvers.annealing import Annealing
 from lowtucker.solvers.base import Bound, Memory, Solver, State
+from lowtucker.solvers.nuclear import NuclearNorm
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
 from lowtucker.solvers.rsgd import RSGD
@@ -25,6 +26,7 @@ __all__ = [
     "Annealing",
     "Bound",
     "Memory",
+    "NuclearNorm",
     "Solver",
     "State",
     "StoTIHT",
@@ -40,6 +42,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "als": ALS,
     "amp": AMP,
     "annealing": Annealing,
+    "nuclear": NuclearNorm,
 }
 
 

@@ -18,6 +18,7 @@ from lowtucker._array.random import Seed
 from lowtucker._array.readings import Readings
 from lowtucker.problem import Problem
 from lowtucker.solvers.sampling import BlockSampler
+from lowtucker.status import Finding
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 from lowtucker.thresholding import Thresholding
 
@@ -370,6 +371,10 @@ class Solver(ABC):
     def restarts(self, state: State) -> int:
         """Starts that were used up, of a solver that restarts."""
         return 0
+
+    def findings(self, state: State) -> tuple[Finding, ...]:
+        """What the last state of a problem says of its result; nothing by default."""
+        return ()
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X from a relative residual, where there is a model."""
