@@ -30,6 +30,7 @@ from lowtucker._array.linalg import eigh, svdvals
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.problem import Problem
 from lowtucker.solvers.ball import (
+    GRAM,
     Ball,
     adjoint_of,
     measured,
@@ -37,7 +38,7 @@ from lowtucker.solvers.ball import (
     weighted,
     weighted_data,
 )
-from lowtucker.solvers.base import Bound, Memory, State
+from lowtucker.solvers.base import TENSORS, VECTORS, Bound, Memory, State
 from lowtucker.solvers.shrinking import Shrinking
 from lowtucker.solvers.start import adopt, first_state, start_tensor
 from lowtucker.status import Finding
@@ -162,10 +163,10 @@ class NuclearNorm(Shrinking):
 
     An epoch is ten iterations and a bound. An iteration costs two passes over A and K
     eigendecompositions, :math:`O(N \sum_k n_k)`. The projection divides by :math:`A A^*`: a number
-    for orthogonal rows, the weights for sampled entries; up to 1500 measurements of other kinds
+    for orthogonal rows, the weights for sampled entries; up to 3000 measurements of other kinds
     its eigendecomposition is computed once, beyond that (and for complex measurements of real
     tensors) Lanczos steps of two passes each, 10 to 40 in an iteration, take its place.
-    Memory: 2 K + 4 tensors, and m^2 numbers where there is a decomposition.
+    Memory: some 6 K + 4 tensors, and m^2 numbers where there is a decomposition.
 
     Examples
     --------
@@ -229,17 +230,15 @@ class NuclearNorm(Shrinking):
     def init(self, bound: Bound, start: Any, seed: Seed) -> State:
         """State at the start, after a look at the rows."""
         problem, ball = bound.problem, Ball.of(bound.problem)
-        memory = None
         if isinstance(start, State):
             state = adopt(start, problem, None, Splitting)
-            state = state if problem.batch_shape else state.batched()
-            memory = state.memory
         else:
-            X = start_tensor(start, problem)
-            X = X if problem.batch_shape else X[None, ...]
-            zero = like(np.zeros(X.shape[0]), problem.y, real_dtype(problem.y))
-            state = first_state(ShrunkTensor(X, zero), None, as_seed(seed))
-        return replace(state, memory=memory or self._fresh(problem, ball, state.X), cache=ball)
+            zero = like(np.zeros(problem.batch_shape), problem.y, real_dtype(problem.y))
+            X = ShrunkTensor(start_tensor(start, problem), zero)
+            state = first_state(X, None, as_seed(seed))
+        state = state if problem.batch_shape else state.batched()
+        memory = state.memory or self._fresh(problem, ball, state.X)
+        return replace(state, memory=memory, cache=ball)
 
     def _fresh(self, problem: Problem, ball: Ball, X: ShrunkTensor) -> Splitting:
         """Splitting that begins at X."""
@@ -278,7 +277,7 @@ class NuclearNorm(Shrinking):
         broken = state.diverged | ~xp.isfinite(Y.norm())
         return replace(
             state,
-            X=state.X.where(broken, Y),
+            X=state.X.where(broken, Y) if bool(xp.any(broken)) else Y,
             t=state.t + 1,
             memory=Splitting(points, tau, dual, gap),
             diverged=broken,
@@ -292,13 +291,19 @@ class NuclearNorm(Shrinking):
 
     def findings(self, state: State) -> tuple[Finding, ...]:
         """Report the duality gap of one problem."""
-        if state.memory is None:
+        if state.memory is None or not state.t:
             return ()
         gap = float(np.ravel(to_numpy(state.memory.gap))[0])
-        text = f"No tensor that fits has a nuclear norm that is smaller by more than {gap:.1e}."
-        if not gap <= self.gap:
-            text = f"The nuclear norm may be larger than the smallest by {gap:.1e} of it."
+        text = f"The duality gap is {gap:.1e}: no tensor that fits has nuclear norms that are"
+        text = f"{text} smaller by a larger share."
         return (Finding("duality gap", text, {"gap": gap, "limit": self.gap}),)
+
+    def memory_estimate(self, problem: Problem, rank: tuple[int, ...]) -> int:
+        """Count the numbers that a run has beside A at a time, roughly."""
+        copies, by_gram = len(self.unfoldings(problem.shape)), problem.A.entry_samples() is None
+        tensors = (6 * copies + TENSORS) * size(problem.shape)
+        gram = 4 * problem.m**2 if by_gram and problem.m <= GRAM else 0
+        return size(problem.batch_shape) * (VECTORS * problem.m + tensors + gram)
 
     def certificate(self, problem: Problem, state: State) -> Certificate:
         """Prove how close a result is to the minimum.
@@ -339,14 +344,18 @@ class NuclearNorm(Shrinking):
         splits, ball, memory = self.unfoldings(problem.shape), Ball.of(problem), batch.memory
         xp, X, y = namespace(problem.y), batch.X.tensor, weighted_data(problem, ball)
         Z, _ = _shrunk(memory.points, memory.threshold, splits)
-        found = _dual_point(problem, ball, (memory.points - Z) / per_trial(memory.threshold, Z), splits)
+        found = _dual_point(
+            problem, ball, (memory.points - Z) / per_trial(memory.threshold, Z), splits
+        )
         fits = norm(measured(problem, X / per_trial(ball.unit, X)) - y, batch_ndim=1)
         dual = xp.maximum(found.bound(y, _host(fits)), 0 * fits) * ball.unit
         primal = _sum_of_norms(X, splits)
         multiplier = weighted(problem, found.vector)
         parts = [found.parts[:, k, ...] for k in range(len(splits))]
         out = (primal, dual, _relative(primal, dual), multiplier, *parts)
-        primal, dual, gap, multiplier, *parts = (x if problem.batch_shape else x[0, ...] for x in out)
+        primal, dual, gap, multiplier, *parts = (
+            x if problem.batch_shape else x[0, ...] for x in out
+        )
         return Certificate(primal, dual, gap, multiplier, tuple(parts))
 
 
@@ -363,9 +372,7 @@ class _Dual(NamedTuple):
         return inner - like(radius, y, inner.dtype) * norm(v, batch_ndim=1)
 
 
-def _dual_point(
-    problem: Problem, ball: Ball, V: Array, splits: Sequence[tuple[int, ...]]
-) -> _Dual:
+def _dual_point(problem: Problem, ball: Ball, V: Array, splits: Sequence[tuple[int, ...]]) -> _Dual:
     """Feasible point of the dual problem next to some multipliers. Two passes."""
     xp = namespace(V)
     total = xp.sum(V, axis=1)
