@@ -26,6 +26,7 @@ from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Cache
 from lowtucker.solvers.rows import is_complex_tensor, normal_numbers
+from lowtucker.solvers.shrinking import host
 from lowtucker.tensor.products import norm
 
 __all__ = ["Ball", "adjoint_of", "measured", "short_vector", "weighted", "weighted_data"]
@@ -77,7 +78,7 @@ class Ball(Cache):
             values, basis = _decomposed(problem)
         plain = cls(values, basis, like(np.ones(_lead(problem)), problem.y, real_dtype(problem.y)))
         y = weighted_data(problem, plain)
-        sizes = _host(norm(adjoint_of(problem, short_vector(problem, plain, y, 0.0)), batch_ndim=1))
+        sizes = host(norm(adjoint_of(problem, short_vector(problem, plain, y, 0.0)), batch_ndim=1))
         unit = np.ldexp(1.0, np.frexp(np.where(sizes > 0, sizes, 1.0))[1])
         return cls(values, basis, like(unit, problem.y, real_dtype(problem.y)))
 
@@ -132,13 +133,9 @@ def short_vector(problem: Problem, ball: Ball, c: Array, radius: Any) -> Array:
     zero = xp.zeros_like(parts)
     left = norm(xp.where(seen, zero, parts), batch_ndim=1)
     parts, values = xp.where(seen, parts, zero), xp.where(seen, values, xp.ones_like(values))
-    radius = np.sqrt(np.maximum(np.square(radius) - np.square(_host(left)), 0.0))
+    radius = np.sqrt(np.maximum(np.square(radius) - np.square(host(left)), 0.0))
     v = (parts - _shortened(parts, values, radius)) / values
     return v if basis is None else (xp.astype(basis, v.dtype, copy=False) @ v[..., None])[..., 0]
-
-
-def _host(x: Array) -> NumPyArray:
-    return np.asarray(to_numpy(x), dtype=np.float64)
 
 
 def _shortened(c: Array, values: Array, radius: NumPyArray) -> Array:
@@ -158,11 +155,11 @@ def _shortened(c: Array, values: Array, radius: NumPyArray) -> Array:
     for _ in range(NEWTON):
         shares = 1 / (1 + column(mu) * values)
         of_u = squares * shares**2
-        length = np.sqrt(_host(xp.sum(of_u, axis=-1)))
+        length = np.sqrt(host(xp.sum(of_u, axis=-1)))
         longer = (length > (1 + 1e-9) * radius) & (radius > 0)
         if not longer.any():
             break
-        slope = _host(xp.sum(values * shares * of_u, axis=-1))
+        slope = host(xp.sum(values * shares * of_u, axis=-1))
         step = (length / positive - 1) * length**2 / np.where(slope > 0, slope, 1.0)
         mu = np.where(longer, mu + step, mu)
     exactly = np.where(length > radius, radius / np.where(length > 0, length, 1.0), 1.0)
@@ -205,7 +202,7 @@ def _of_orthogonal_rows(problem: Problem) -> Array | None:
     v = like(np.where(counts, draws, 0.0), problem.y, problem.y.dtype)
     back = measured(problem, adjoint_of(problem, v))
     ratio = _real_inner(v, back) / _real_inner(v, v)
-    rest, length = (_host(norm(x, batch_ndim=1)) for x in (back - ratio[:, None] * v, back))
+    rest, length = (host(norm(x, batch_ndim=1)) for x in (back - ratio[:, None] * v, back))
     if np.any(rest > 1000 * eps(back) * length):
         return None
     return ratio[:, None] * like(counts, back, ratio.dtype)
@@ -256,16 +253,16 @@ def _lanczos(problem: Problem, c: Array) -> tuple[Array, Array, Array]:
     """
     xp, lead, dtype = namespace(c), c.shape[0], real_dtype(c)
     accuracy = max(ACCURACY, 10 * eps(c))
-    length = _host(norm(c, batch_ndim=1))
+    length = host(norm(c, batch_ndim=1))
     T: NumPyArray = np.zeros((lead, LANCZOS, LANCZOS))
     basis = [c * like(1 / np.where(length > 0, length, 1.0), c, dtype)[:, None]]
     for j in range(LANCZOS):
         z = measured(problem, adjoint_of(problem, basis[j]))
-        T[:, j, j] = _host(_real_inner(basis[j], z))
+        T[:, j, j] = host(_real_inner(basis[j], z))
         for _ in range(2):  # once is not enough to be orthogonal
             for q in basis:
                 z = z - _real_inner(q, z)[:, None] * q
-        beta = _host(norm(z, batch_ndim=1))
+        beta = host(norm(z, batch_ndim=1))
         beta = np.where(beta > 100 * eps(c) * np.abs(T[:, 0, 0]), beta, 0.0)
         if j + 1 == LANCZOS or np.all(beta * _last_of_solution(T[:, : j + 1, : j + 1]) <= accuracy):
             break
