@@ -252,32 +252,31 @@ def _lanczos(problem: Problem, c: Array) -> tuple[Array, Array, Array]:
     Inner products are real parts: a real-linear map is symmetric for them. Two passes a step.
     """
     xp, lead, dtype = namespace(c), c.shape[0], real_dtype(c)
-    accuracy = max(ACCURACY, 10 * eps(c))
-    length = host(norm(c, batch_ndim=1))
+    accuracy, length = max(ACCURACY, 10 * eps(c)), host(norm(c, batch_ndim=1))
     T: NumPyArray = np.zeros((lead, LANCZOS, LANCZOS))
-    basis = [c * like(1 / np.where(length > 0, length, 1.0), c, dtype)[:, None]]
+    Q = (c * like(_inverse(length), c, dtype)[:, None])[..., None]
+    pivot, last = np.full(lead, np.inf), np.ones(lead)  # of T = L D L^*, and of T^-1 e_1
+    beta = np.zeros(lead)
     for j in range(LANCZOS):
-        z = measured(problem, adjoint_of(problem, basis[j]))
-        T[:, j, j] = host(_real_inner(basis[j], z))
+        z = measured(problem, adjoint_of(problem, Q[..., j]))
+        T[:, j, j] = host(_real_inner(Q[..., j], z))
+        pivot = T[:, j, j] - beta**2 / pivot
+        pivot = np.where(pivot > 0, pivot, np.inf)
+        last = last * (beta if j else 1.0) / pivot
         for _ in range(2):  # once is not enough to be orthogonal
-            for q in basis:
-                z = z - _real_inner(q, z)[:, None] * q
+            shares = xp.astype(real(adjoint(Q) @ z[..., None]), c.dtype, copy=False)
+            z = z - (Q @ shares)[..., 0]
         beta = host(norm(z, batch_ndim=1))
-        beta = np.where(beta > 100 * eps(c) * np.abs(T[:, 0, 0]), beta, 0.0)
-        if j + 1 == LANCZOS or np.all(beta * _last_of_solution(T[:, : j + 1, : j + 1]) <= accuracy):
+        beta = np.where(beta > 100 * eps(c) * T[:, 0, 0], beta, 0.0)
+        if j + 1 == LANCZOS or np.all(beta * last <= accuracy):  # the residual of a solution
             break
         T[:, j, j + 1] = T[:, j + 1, j] = beta
-        basis.append(
-            z * like(np.where(beta > 0, 1 / np.where(beta > 0, beta, 1.0), 0.0), c, dtype)[:, None]
-        )
+        Q = xp.concat([Q, (z * like(_inverse(beta), c, dtype)[:, None])[..., None]], axis=-1)
     values, S = eigh(T[:, : j + 1, : j + 1])
-    vectors = xp.stack(basis, axis=-1) @ like(S, c, c.dtype)
-    return like(values, c, dtype), vectors, like(length[:, None] * S[:, 0, :], c, c.dtype)
+    coordinates = like(length[:, None] * S[:, 0, :], c, c.dtype)
+    return like(values, c, dtype), Q @ like(S, c, c.dtype), coordinates
 
 
-def _last_of_solution(T: NumPyArray) -> NumPyArray:
-    """Modulus of the last entry of T^-1 e_1: the residual of a solution, in units of beta."""
-    values, S = eigh(T)
-    seen = values > 1e-13 * values.max(axis=-1, keepdims=True)
-    inverse = np.where(seen, 1 / np.where(seen, values, 1.0), 0.0)
-    return np.asarray(np.abs(np.sum(S[:, -1, :] * inverse * S[:, 0, :], axis=-1)))
+def _inverse(numbers: NumPyArray) -> NumPyArray:
+    """Inverse of numbers, 0 of 0."""
+    return np.where(numbers > 0, 1 / np.where(numbers > 0, numbers, 1.0), 0.0)
