@@ -44,6 +44,8 @@ BLOW_UP = 1e6
 FAILURES = (NotFinite, np.linalg.LinAlgError, ArithmeticError)
 # Endings that rules read off the fall of the residual, epoch by epoch
 OF_A_WHOLE_EPOCH = (Status.STALLED, Status.APPROXIMATED)
+# Endings by a small residual
+FITS = (Status.CONVERGED, Status.NOISE_FLOOR)
 # Endings with which a problem keeps its best iterate rather than its last
 BEST = (
     Status.STALLED,
@@ -459,8 +461,13 @@ class Run:
     def _overrides(self, status: Status) -> Any:
         """Whether a self-terminating solver goes on in spite of a rule, for every problem.
 
-        It is not stalled before it says so, and at a noise floor it finishes the fit.
+        It is not stalled before it says so, at a noise floor it finishes the fit, and where a fit
+        does not suffice it goes on until it is done.
         """
+        if not self.bound.solver.fit_suffices and status in FITS:
+            goes_on = np.zeros(self.count, dtype=bool)
+            goes_on[self.ledger.active] = ~self._is_stuck()
+            return goes_on
         last = self.ledger.history["residual"][-2:]
         if status is not Status.NOISE_FLOOR or len(last) < 2:
             return np.full(self.count, status is Status.STALLED)

@@ -307,6 +307,8 @@ class Solver(ABC):
     patience: ClassVar[tuple[int, float]] = (12, 0.05)
     # Whether the solver itself says when it is stuck (see `is_stuck`)
     self_terminating: ClassVar[bool] = False
+    # Whether any tensor that fits will do. If not, a self-terminating solver must be stuck as well
+    fit_suffices: ClassVar[bool] = True
     # Whether a lower residual means a better tensor. Soft thresholding leaves noise in the residual
     lower_residual_is_better: ClassVar[bool] = True
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -31,12 +30,10 @@ from lowtucker.solvers.ball import (
 from lowtucker.solvers.base import TENSORS, VECTORS, Bound, Memory, State
 from lowtucker.solvers.shrinking import Shrinking, host
 from lowtucker.solvers.splitting import (
-    EXACT,
-    Step,
     balancing,
     dual_point,
     iterated,
-    radii,
+    radius_of,
     relative_gap,
 )
 from lowtucker.solvers.start import adopt, first_state, start_tensor
@@ -144,9 +141,8 @@ class NuclearNorm(Shrinking):
         \mathrm{Re} \langle \lambda, y \rangle - \epsilon \|y\|_w \|\lambda\|_{1/w}
         \le \min_X \sum_k \|X_{(k)}\|_*
 
-    is a proven bound. The run ends when the sum of nuclear norms of X, a tensor that fits, is
-    within ``gap`` of it; a finding of the kind "duality gap" has the number, and
-    :meth:`certificate` the proof.
+    is a proven bound. The run ends when the sum of nuclear norms of X is within ``gap`` of it; a
+    finding of the kind "duality gap" has the number, and :meth:`certificate` the proof.
 
     Parameters
     ----------
@@ -159,10 +155,8 @@ class NuclearNorm(Shrinking):
 
     Notes
     -----
-    Until the gap is reached, the iterate is the tensor that fits times 1 - gap: the sum of its
-    nuclear norms is then the bound, and a tensor that fits cannot have less. So its residual is
-    above the tolerance (for exact data it is the gap), and no rule ends the run before the minimum
-    is certified, unless it starts from a tensor that fits.
+    X fits after the first epoch already, and the run goes on to the gap; ``result.history.phase``
+    has that of every epoch. A run that ends before has a tensor that fits, and a larger gap.
 
     An epoch is ten iterations and a bound: 22 passes over A. An iteration takes K
     eigendecompositions, :math:`O(N \sum_k n_k)` for the sum. The projection divides by
@@ -191,6 +185,7 @@ class NuclearNorm(Shrinking):
     """
 
     batch_first: ClassVar[bool] = True
+    fit_suffices: ClassVar[bool] = False
 
     unfolding: Literal["square"] | int | tuple[int, ...] | None = None
     gap: float = 1e-4
@@ -264,15 +259,17 @@ class NuclearNorm(Shrinking):
         problem, ball, memory = bound.problem, state.cache, state.memory
         xp, splits = namespace(problem.y), self.unfoldings(problem.shape)
         y, tau = weighted_data(problem, ball), memory.threshold
-        inner, outer = radii(bound.tol, y)
-        step = iterated(problem, ball, memory.points, tau, y, inner, splits)
-        dual = dual_point(problem, ball, step.V, splits).bound(y, outer)
+        radius = radius_of(bound.tol, y)
+        step = iterated(problem, ball, memory.points, tau, y, radius, splits)
+        dual = dual_point(problem, ball, step.V, splits).bound(y, radius)
         gap = relative_gap(sum_of_nuclear_norms(step.X, splits), dual)
         points = step.points
         if state.t < BALANCED:
             tau = tau * balancing(step, tau)
             points = points + per_trial(tau - memory.threshold, points) * step.V
-        X = self._shown(step, gap, bound, ball, splits)
+        level = np.broadcast_to(np.maximum(bound.tol, self.gap), gap.shape)
+        effective = numerical_freedom(step.spectra, level, problem.shape, splits)
+        X = ShrunkTensor(step.X * per_trial(ball.unit, step.X), like(effective, gap, gap.dtype))
         broken = state.diverged | ~xp.isfinite(X.norm())
         return replace(
             state,
@@ -282,22 +279,16 @@ class NuclearNorm(Shrinking):
             diverged=broken,
         )
 
-    def _shown(
-        self, step: Step, gap: Array, bound: Bound, ball: Ball, splits: Sequence[tuple[int, ...]]
-    ) -> ShrunkTensor:
-        """Tensor that fits; until the gap is reached, with less than such a tensor can have."""
-        X, xp, shape = step.X, namespace(step.X), bound.problem.shape
-        above = like(2 * np.clip(bound.tol, 0.0, EXACT), gap, gap.dtype)
-        factor = xp.where(gap <= self.gap, xp.ones_like(gap), 1 - xp.clip(gap, above, 1.0))
-        level = np.broadcast_to(np.maximum(bound.tol, self.gap), (X.shape[0],))
-        effective = numerical_freedom(step.spectra, level, shape, splits)
-        return ShrunkTensor(X * per_trial(factor * ball.unit, X), like(effective, X, gap.dtype))
-
     def is_stuck(self, state: State) -> Any:
         """Whether the gap is reached, for each problem."""
         if state.memory is None:
             return False
         return to_numpy(state.memory.gap) <= self.gap
+
+    def label(self, state: State) -> str:
+        """Name with the gap, for the history; the largest of a batch."""
+        gap = math.nan if state.memory is None else float(np.max(to_numpy(state.memory.gap)))
+        return self.name if math.isnan(gap) else f"{self.name}, gap {gap:.1e}"
 
     def findings(self, state: State) -> tuple[Finding, ...]:
         """Report the duality gap of one problem."""

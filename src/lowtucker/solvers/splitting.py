@@ -16,7 +16,7 @@ from lowtucker.solvers.shrinking import host
 from lowtucker.solvers.unfoldings import shrunk_unfoldings, unfolded
 from lowtucker.tensor.products import norm
 
-__all__ = ["EXACT", "Dual", "Step", "balancing", "dual_point", "iterated", "radii", "relative_gap"]
+__all__ = ["Dual", "Step", "balancing", "dual_point", "iterated", "radius_of", "relative_gap"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Iterations of an epoch, after which the gap is computed
@@ -27,7 +27,7 @@ RELAXATION = 1.6
 CHANGE = 2.0
 # Tolerances up to which measurements are exact: small balls make for slow convergence
 EXACT = 1e-5
-# Share of the tolerance, and rounding errors, that X leaves: they must not decide whether it fits
+# Share of the tolerance, and rounding errors, that are left: they must not decide whether X fits
 SAFE, ROUNDING = 1e-9, 20
 
 
@@ -101,11 +101,11 @@ def dual_point(problem: Problem, ball: Ball, V: Array, splits: Sequence[tuple[in
     return Dual(v / largest[:, None], parts / per_trial(largest, parts))
 
 
-def radii(tol: Any, y: Array) -> tuple[NumPyArray, NumPyArray]:
-    """Radius for X, and that of all tensors that fit, a little larger: zeros for exact data."""
-    tol, length = np.asarray(tol, dtype=np.float64), host(norm(y, batch_ndim=1))
-    outer = np.where(tol > EXACT, tol, 0.0)
-    return np.maximum((1 - SAFE) * outer - ROUNDING * eps(y), 0.0) * length, outer * length
+def radius_of(tol: Any, y: Array) -> NumPyArray:
+    """Radius of the ball of tensors that fit, for each problem: 0 for exact data."""
+    tol = np.asarray(tol, dtype=np.float64)
+    share = np.where(tol > EXACT, (1 - SAFE) * tol - ROUNDING * eps(y), 0.0)
+    return np.asarray(np.maximum(share, 0.0) * host(norm(y, batch_ndim=1)))
 
 
 def relative_gap(primal: Array, dual: Array) -> Array:
