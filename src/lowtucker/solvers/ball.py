@@ -38,6 +38,8 @@ GRAM = 3000
 NUMBERS = 2**24
 # Most Lanczos steps of a projection by products, and their accuracy
 LANCZOS, ACCURACY = 200, 1e-9
+# Rounding errors of measurements, in units of machine epsilon, that count as none
+ROUNDING = 1000
 # Steps of Newton's method for the length of the residual: 3 to 8 suffice
 NEWTON = 60
 
@@ -57,18 +59,21 @@ class Ball(Cache):
         Its eigenvectors; None where it is diagonal.
     unit : array, shape (batch,)
         Powers of two next to the norm of the smallest tensor that fits.
+    left : array, shape (batch,)
+        Norm of the part of the measurements that no tensor has, in that unit.
     """
 
     values: Array | None
     basis: Array | None
     unit: Array
+    left: Array
 
     @classmethod
     def of(cls, problem: Problem) -> Ball:
         """Look at the rows.
 
-        Four passes for orthogonal rows, two for sampled entries; some more where a gram matrix is
-        formed, two for as many rows at a time as memory allows.
+        Four passes for orthogonal rows, two for sampled entries; where a gram matrix is formed, two
+        more for as many rows at a time as memory allows.
         """
         # the adjoint of complex measurements of real tensors is no complex-linear map
         linear = is_complex(problem.y) == is_complex_tensor(problem)
@@ -76,11 +81,22 @@ class Ball(Cache):
         values, basis = _of_orthogonal_rows(problem) if values is None else values, None
         if values is None and linear and problem.m <= GRAM:
             values, basis = _decomposed(problem)
-        plain = cls(values, basis, like(np.ones(_lead(problem)), problem.y, real_dtype(problem.y)))
+        one = like(np.ones(_lead(problem)), problem.y, real_dtype(problem.y))
+        plain = cls(values, basis, one, one)
         y = weighted_data(problem, plain)
-        sizes = host(norm(adjoint_of(problem, short_vector(problem, plain, y, 0.0)), batch_ndim=1))
+        v = short_vector(problem, plain, y, 0.0)
+        least = adjoint_of(problem, v)
+        sizes = host(norm(least, batch_ndim=1))
         unit = np.ldexp(1.0, np.frexp(np.where(sizes > 0, sizes, 1.0))[1])
-        return cls(values, basis, like(unit, problem.y, real_dtype(problem.y)))
+        unit = like(unit, problem.y, one.dtype)
+        rest = norm(y - measured(problem, least), batch_ndim=1)
+        left = namespace(y).where(rest > ROUNDING * eps(y) * norm(y, batch_ndim=1), rest, 0 * rest)
+        return cls(values, basis, unit, left / unit)
+
+    def reached(self, radius: Any) -> NumPyArray:
+        """Radius that the part of the measurements that no tensor has leaves of one."""
+        squares = np.square(radius) - np.square(host(self.left))
+        return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 
 
 def weighted_data(problem: Problem, ball: Ball) -> Array:
@@ -109,7 +125,7 @@ def short_vector(problem: Problem, ball: Ball, c: Array, radius: Any) -> Array:
     With :math:`c = \tilde A(V) - \tilde y`, the projection of V is :math:`V - \tilde A^*(v)`. In
     the eigenvectors of the gram operator :math:`v = (c - u) / \lambda` and
     :math:`u = c / (1 + \mu \lambda)`, where :math:`\mu` is such that u is as long as the radius.
-    What no X changes, where eigenvalues are zero, stays.
+    What no X changes, where eigenvalues are zero, counts for nothing; see :meth:`Ball.reached`.
 
     Parameters
     ----------
@@ -130,11 +146,9 @@ def short_vector(problem: Problem, ball: Ball, c: Array, radius: Any) -> Array:
         parts = (adjoint(basis) @ c[..., None])[..., 0]
     largest = xp.max(values, axis=-1, keepdims=True)
     seen = values > 100 * eps(values) * largest
-    zero = xp.zeros_like(parts)
-    left = norm(xp.where(seen, zero, parts), batch_ndim=1)
-    parts, values = xp.where(seen, parts, zero), xp.where(seen, values, xp.ones_like(values))
-    radius = np.sqrt(np.maximum(np.square(radius) - np.square(host(left)), 0.0))
-    v = (parts - _shortened(parts, values, radius)) / values
+    parts = xp.where(seen, parts, xp.zeros_like(parts))
+    values = xp.where(seen, values, xp.ones_like(values))
+    v = (parts - _shortened(parts, values, np.broadcast_to(radius, c.shape[:1]))) / values
     return v if basis is None else (xp.astype(basis, v.dtype, copy=False) @ v[..., None])[..., 0]
 
 
@@ -214,14 +228,17 @@ def _real_inner(x: Array, y: Array) -> Array:
 
 def _decomposed(problem: Problem) -> tuple[Array, Array]:
     """Eigenvalues and eigenvectors of the gram matrix of every problem."""
-    A, xp = problem.A, namespace(problem.y)
-    lead = _lead(problem)
-    own = (
-        [_gram(A.trial(k), problem) for k in range(lead)] if A.batch_shape else [_gram(A, problem)]
+    A, xp, lead = problem.A, namespace(problem.y), _lead(problem)
+    each = [A.trial(k) for k in range(lead)] if A.batch_shape else [A]
+    gram = xp.stack([_gram(one, problem) for one in each])
+    if problem.weights is not None:
+        roots = xp.sqrt(problem.weights)
+        gram = roots[..., :, None] * gram * roots[..., None, :]
+    values, basis = eigh(gram)  # one for all, where they share rows and weights
+    return (
+        xp.broadcast_to(values, (lead, *values.shape[1:])),
+        xp.broadcast_to(basis, (lead, *basis.shape[1:])),
     )
-    gram = xp.stack(own)
-    roots = like(np.sqrt(_weights(problem)), problem.y, real_dtype(problem.y))
-    return eigh(roots[:, :, None] * gram * roots[:, None, :])
 
 
 def _gram(A: MeasurementOperator, problem: Problem) -> Array:

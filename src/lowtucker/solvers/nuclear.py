@@ -84,7 +84,8 @@ class Certificate(NamedTuple):
         Sum of the nuclear norms of X.
     dual : array, shape (*batch,)
         Lower bound on that of any tensor whose residual is no larger:
-        :math:`\mathrm{Re} \langle \lambda, y \rangle - \|y - A(X)\|_w \|\lambda\|_{1/w}`.
+        :math:`\mathrm{Re} \langle \lambda, y \rangle - \|y - A(X)\|_w \|\lambda\|_{1/w}`, where the
+        residual is that in the range of A: its other part is the same for all tensors.
     gap : array, shape (*batch,)
         (primal - dual) / primal.
     multiplier : array, shape (*batch, m)
@@ -259,7 +260,7 @@ class NuclearNorm(Shrinking):
         problem, ball, memory = bound.problem, state.cache, state.memory
         xp, splits = namespace(problem.y), self.unfoldings(problem.shape)
         y, tau = weighted_data(problem, ball), memory.threshold
-        radius = radius_of(bound.tol, y)
+        radius = ball.reached(radius_of(bound.tol, y))
         step = iterated(problem, ball, memory.points, tau, y, radius, splits)
         dual = dual_point(problem, ball, step.V, splits).bound(y, radius)
         gap = relative_gap(sum_of_nuclear_norms(step.X, splits), dual)
@@ -351,7 +352,7 @@ class NuclearNorm(Shrinking):
         V = (memory.points - Z) / per_trial(memory.threshold, Z)
         found = dual_point(problem, ball, V, splits)
         residual = norm(measured(problem, X / per_trial(ball.unit, X)) - y, batch_ndim=1)
-        dual = found.bound(y, host(residual)) * ball.unit
+        dual = found.bound(y, ball.reached(host(residual))) * ball.unit
         primal = sum_of_nuclear_norms(X, splits)
         parts = [found.parts[:, k, ...] for k in range(len(splits))]
         gap, multiplier = relative_gap(primal, dual), weighted(problem, found.vector)
