@@ -61,7 +61,7 @@ def bits(call: Callable[[], lt.Result]) -> dict[str, Any]:
     except (ValueError, TypeError) as error:
         return {"error": f"{type(error).__name__}: {error}"}
     X = hashlib.sha256()
-    for part in (result.X.core, *result.X.factors):
+    for part in result.X.parts().values():
         X.update(np.ascontiguousarray(part).tobytes())
     plain = ("residual", "epochs", "passes", "error_estimate", "held_out", "rank", "solver")
     texts = [note for note in result.notes if "resumes from here" not in note]

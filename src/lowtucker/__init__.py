@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         TIHT,
         Annealing,
         GrowingRank,
+        NuclearNorm,
         Solver,
         State,
         StoGradMP,
@@ -151,6 +152,7 @@ __all__ = [
     "MaxSeconds",
     "MeasurementOperator",
     "ModewiseOperator",
+    "NuclearNorm",
     "Partition",
     "Problem",
     "Progress",
@@ -256,8 +258,8 @@ _HOME = {
             "ErrorBelow", "MaxEpochs", "MaxSeconds", "ResidualBelow", "Stalled", "StoppingRule",
         ],
         "solvers": [
-            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "GrowingRank", "Solver",
-            "State", "StoGradMP", "StoTIHT",
+            "ALS", "AMP", "RCG", "RGN", "RSGD", "TIHT", "Annealing", "GrowingRank", "NuclearNorm",
+            "Solver", "State", "StoGradMP", "StoTIHT",
         ],
         "solvers.sampling": [
             "BlockSampler",

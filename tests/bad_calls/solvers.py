@@ -55,6 +55,39 @@ SOLVERS = [
     (lambda: lt.RGN(damping=0), ValueError, "damping must be positive"),
     (lambda: lt.RGN(starts=0), ValueError, "starts must be at least 1"),
     (lambda: lt.RGN(iht_steps=-1), ValueError, "iht_steps must be at least 0"),
+    (lambda: lt.NuclearNorm(gap=0), ValueError, "gap must be positive"),
+    (lambda: lt.NuclearNorm(gap=1), ValueError, "gap is relative ... got 1. Try 1e-4"),
+    (lambda: lt.NuclearNorm(gap="small"), TypeError, "gap must"),
+    (
+        lambda: lt.NuclearNorm(unfolding="sqare"),
+        ValueError,
+        "unfolding must be None, ... got 'sqare'. Try unfolding=",
+    ),
+    (
+        lambda: lt.NuclearNorm(unfolding=(0, 0)),
+        ValueError,
+        "unfolding must ... different modes, got (0, 0). Try",
+    ),
+    (
+        lambda: lt.NuclearNorm(unfolding=()),
+        ValueError,
+        "unfolding must ... different modes, got (). Try",
+    ),
+    (
+        lambda: lt.NuclearNorm(unfolding=[0, 1]),
+        ValueError,
+        "unfolding must ... different modes, got [0, 1]. Try",
+    ),
+    (
+        lambda: recover(rank=None, solver=lt.NuclearNorm(unfolding=3)),
+        ValueError,
+        "unfolding = 3 must have modes from 0 to 2 ... Try unfolding=",
+    ),
+    (
+        lambda: recover(solver=lt.NuclearNorm()),
+        ValueError,
+        "NuclearNorm shrinks and has no rank ... Leave the rank out",
+    ),
 ]
 
 RULES = [

@@ -247,8 +247,8 @@ def test_command_line_offers_every_solver():
     from lowtucker.cli.common import SOLVERS as NAMES
     from lowtucker.solvers import SOLVERS
 
-    # only in `complete`; and what "auto" takes where there is no rank
-    assert ("auto", *SOLVERS) == (*NAMES, "als", "amp", "annealing")
+    # only in `complete`; what "auto" takes where there is no rank; and a baseline without one
+    assert ("auto", *SOLVERS) == (*NAMES, "als", "amp", "annealing", "nuclear")
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

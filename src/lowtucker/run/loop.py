@@ -44,6 +44,8 @@ BLOW_UP = 1e6
 FAILURES = (NotFinite, np.linalg.LinAlgError, ArithmeticError)
 # Endings that rules read off the fall of the residual, epoch by epoch
 OF_A_WHOLE_EPOCH = (Status.STALLED, Status.APPROXIMATED)
+# Endings by a small residual
+FITS = (Status.CONVERGED, Status.NOISE_FLOOR)
 # Endings with which a problem keeps its best iterate rather than its last
 BEST = (
     Status.STALLED,
@@ -164,7 +166,6 @@ class Run:
         kept = [s in (Status.DIVERGED, Status.INTERRUPTED) for s in ledger.statuses]
         ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
         error = None if self.X_true is None else np.array([one.error for one in found])
-        restarts = self.bound.solver.restarts(self.state)
         tensors = self._of_one_rank([one.X for one in found])
         return Result(
             X=self._out(type(X).concat(tensors)),
@@ -181,22 +182,26 @@ class Run:
             degrees_of_freedom=int(dof.max()),
             state=self._out(self.state) if len(self.state.trials) == self.count else None,
             error_estimate=self.bound.error_estimate(self.state, found[0].residual),
-            findings=() if self.is_batch else _restarted(restarts, ledger.statuses),
+            findings=() if self.is_batch else self._findings(self.state, ledger.statuses),
             each=self._each(found) if self.is_batch else (),
         )  # fmt: skip
 
     def _each(self, found: Sequence[Found]) -> tuple[Verdict, ...]:
         """What is known of every problem of a batch."""
         counts = np.broadcast_to(self.problem.equations, (self.count,)).tolist()
-        solver = self.bound.solver
         return tuple(
             Verdict(
-                findings=() if one.state is None else _restarted(solver.restarts(one.state), [s]),
+                findings=() if one.state is None else self._findings(one.state, [s]),
                 state=one.state,
                 m=int(m),
             )
             for one, s, m in zip(found, self.ledger.statuses, counts, strict=True)
         )
+
+    def _findings(self, state: State, statuses: Any) -> tuple[Finding, ...]:
+        """What the solver says of a problem at its end."""
+        solver = self.bound.solver
+        return (*_restarted(solver.restarts(state), statuses), *solver.findings(state))
 
     @property
     def _passes(self) -> float:
@@ -467,8 +472,13 @@ class Run:
     def _overrides(self, status: Status) -> Any:
         """Whether a self-terminating solver goes on in spite of a rule, for every problem.
 
-        It is not stalled before it says so, and at a noise floor it finishes the fit.
+        It is not stalled before it says so, at a noise floor it finishes the fit, and where a fit
+        does not suffice it goes on until it is done.
         """
+        if not self.bound.solver.fit_suffices and status in FITS:
+            goes_on = np.zeros(self.count, dtype=bool)
+            goes_on[self.ledger.active] = ~self._is_stuck()
+            return goes_on
         last = self.ledger.history["residual"][-2:]
         if status is not Status.NOISE_FLOOR or len(last) < 2:
             return np.full(self.count, status is Status.STALLED)

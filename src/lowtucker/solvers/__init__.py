@@ -8,6 +8,7 @@ from lowtucker.solvers.als import ALS
 from lowtucker.solvers.amp import AMP
 from lowtucker.solvers.annealing import Annealing
 from lowtucker.solvers.base import Bound, Memory, Solver, State
+from lowtucker.solvers.nuclear import NuclearNorm
 from lowtucker.solvers.rcg import RCG
 from lowtucker.solvers.rgn import RGN
 from lowtucker.solvers.rsgd import RSGD
@@ -28,6 +29,7 @@ __all__ = [
     "Bound",
     "GrowingRank",
     "Memory",
+    "NuclearNorm",
     "Solver",
     "State",
     "StoGradMP",
@@ -45,6 +47,7 @@ SOLVERS: dict[str, type[Solver]] = {
     "stogradmp": StoGradMP,
     "amp": AMP,
     "annealing": Annealing,
+    "nuclear": NuclearNorm,
 }
 
 

@@ -18,6 +18,7 @@ from lowtucker._array.random import Seed
 from lowtucker._array.readings import Readings
 from lowtucker.problem import Problem
 from lowtucker.solvers.sampling import BlockSampler
+from lowtucker.status import Finding
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 from lowtucker.thresholding import Thresholding
 
@@ -306,6 +307,8 @@ class Solver(ABC):
     patience: ClassVar[tuple[int, float]] = (12, 0.05)
     # Whether the solver itself says when it is stuck (see `is_stuck`)
     self_terminating: ClassVar[bool] = False
+    # Whether any tensor that fits will do. If not, a self-terminating solver must be stuck as well
+    fit_suffices: ClassVar[bool] = True
     # Whether a lower residual means a better tensor. Soft thresholding leaves noise in the residual
     lower_residual_is_better: ClassVar[bool] = True
 
@@ -374,6 +377,10 @@ class Solver(ABC):
     def restarts(self, state: State) -> int:
         """Starts that were used up, of a solver that restarts."""
         return 0
+
+    def findings(self, state: State) -> tuple[Finding, ...]:
+        """What the last state of a problem says of its result; nothing by default."""
+        return ()
 
     def error_estimate(self, bound: Bound, state: State, residual: float) -> float | None:
         """Estimate of the relative error of X from a relative residual, where there is a model."""
