@@ -247,6 +247,9 @@ FORMATS = {
     "Sparse": (lt.Sparse(5), (6, 5, 4), 90, 0.4),
     "Sparse-vector": (lt.Sparse(4), (80,), 50, 0.3),
     "RowSparse": (lt.RowSparse(3), (30, 4), 90, 0.4),
+    "TensorTrain": (lt.TensorTrain((2, 2)), (5, 4, 6), 110, 0.5),
+    "TensorTrain-matrix": (lt.TensorTrain((2,)), (9, 8), 70, 0.4),
+    "TensorTrain-order-5": (lt.TensorTrain((2, 2, 2, 1)), (3, 4, 3, 3, 2), 150, 0.5),
 }
 
 # name -> how to make it for a block size. tests/contracts/test_samplers.py

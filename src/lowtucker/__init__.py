@@ -96,7 +96,10 @@ if TYPE_CHECKING:
         ShrunkTensor,
         Sparse,
         SparseTensor,
+        TensorTrain,
         Thresholding,
+        TTTensor,
+        random_tensor,
     )
 
 __all__ = [
@@ -155,7 +158,9 @@ __all__ = [
     "StoTIHT",
     "StoppingRule",
     "StoredOperator",
+    "TTTensor",
     "TangentSpace",
+    "TensorTrain",
     "Thresholding",
     "Traits",
     "TuckerTensor",
@@ -187,6 +192,7 @@ __all__ = [
     "norm",
     "operator_norm",
     "quasi_optimality",
+    "random_tensor",
     "random_tucker",
     "rank_one",
     "recover",
@@ -243,7 +249,7 @@ _HOME = {
         ],
         "thresholding": [
             "HOOI", "HOSVD", "STHOSVD", "RowSparse", "Shrinkage", "ShrunkTensor", "Sparse",
-            "SparseTensor", "Thresholding",
+            "SparseTensor", "TTTensor", "TensorTrain", "Thresholding", "random_tensor",
         ],
     }.items()
     for name in names

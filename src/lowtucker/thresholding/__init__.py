@@ -6,8 +6,10 @@ A new format is one file, with a thresholding and the iterate that it returns, a
 
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding.protocol import Iterate, Thresholding, ThresholdingDefaults
+from lowtucker.thresholding.random import random_tensor
 from lowtucker.thresholding.shrinkage import Shrinkage, ShrunkTensor
 from lowtucker.thresholding.sparse import RowSparse, Sparse, SparseTensor
+from lowtucker.thresholding.tensor_train import TensorTrain, TTTensor
 from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, TuckerTruncation
 
 __all__ = [
@@ -21,13 +23,17 @@ __all__ = [
     "ShrunkTensor",
     "Sparse",
     "SparseTensor",
+    "TTTensor",
+    "TensorTrain",
     "Thresholding",
     "ThresholdingDefaults",
     "TuckerTruncation",
+    "random_tensor",
 ]
 
 FORMATS: dict[str, type[Iterate]] = {
     "tucker": TuckerTensor,
     "shrunk": ShrunkTensor,
     "sparse": SparseTensor,
+    "train": TTTensor,
 }
