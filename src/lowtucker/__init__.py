@@ -91,6 +91,8 @@ if TYPE_CHECKING:
         HOOI,
         HOSVD,
         STHOSVD,
+        HierarchicalTucker,
+        HTTensor,
         RowSparse,
         Shrinkage,
         ShrunkTensor,
@@ -99,6 +101,8 @@ if TYPE_CHECKING:
         TensorTrain,
         Thresholding,
         TTTensor,
+        Tubal,
+        TubalTensor,
         random_tensor,
     )
 
@@ -124,6 +128,8 @@ __all__ = [
     "FileFormatError",
     "Finding",
     "FunctionOperator",
+    "HTTensor",
+    "HierarchicalTucker",
     "History",
     "KroneckerOperator",
     "LinearOperatorAdapter",
@@ -163,6 +169,8 @@ __all__ = [
     "TensorTrain",
     "Thresholding",
     "Traits",
+    "Tubal",
+    "TubalTensor",
     "TuckerTensor",
     "UnderdeterminedWarning",
     "__version__",
@@ -248,8 +256,9 @@ _HOME = {
             "unfold",
         ],
         "thresholding": [
-            "HOOI", "HOSVD", "STHOSVD", "RowSparse", "Shrinkage", "ShrunkTensor", "Sparse",
-            "SparseTensor", "TTTensor", "TensorTrain", "Thresholding", "random_tensor",
+            "HOOI", "HOSVD", "STHOSVD", "HTTensor", "HierarchicalTucker", "RowSparse", "Shrinkage",
+            "ShrunkTensor", "Sparse", "SparseTensor", "TTTensor", "TensorTrain", "Thresholding",
+            "Tubal", "TubalTensor", "random_tensor",
         ],
     }.items()
     for name in names

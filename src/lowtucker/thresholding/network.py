@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, Self
@@ -17,10 +17,12 @@ from lowtucker._array import (
     as_float,
     as_integer,
     as_tensor,
+    eps,
     namespace,
     per_trial,
     reshaped,
     size,
+    to_numpy,
 )
 from lowtucker._array.errors import RankWarning, warn_caller
 from lowtucker.tensor.decompose import safely_scaled
@@ -32,9 +34,11 @@ from lowtucker.thresholding.protocol import ThresholdingDefaults
 __all__ = [
     "Network",
     "NetworkTruncation",
+    "by_chunks",
     "contiguous",
     "matrix_of",
     "named_arrays",
+    "numerical_rank",
     "square_spectral_norm",
 ]
 
@@ -94,10 +98,7 @@ class Network(Iterate):
         indices : integer array, shape (k, d)
             One row of 0-based indices per element.
         """
-        index = checked_indices(indices, self.shape)
-        count = len(index)
-        parts = [self._entries(index[i : i + CHUNK]) for i in range(0, max(1, count), CHUNK)]
-        return parts[0] if len(parts) == 1 else namespace(self.root).concat(parts, axis=-1)
+        return by_chunks(self._entries, checked_indices(indices, self.shape))
 
     def _rank_to_keep(self, rank: Any, numerical: Any) -> tuple[int, ...]:
         """Rank of ``compress``: the given one, checked, or by default the numerical one."""
@@ -221,6 +222,13 @@ def as_ranks(rank: Any) -> tuple[int, ...] | int:
     return tuple(as_integer(r, f"rank[{k}]") for k, r in enumerate(entries))
 
 
+def by_chunks(compute: Callable[..., Array], index: Any, width: int = 1) -> Array:
+    """Elements at many indices, some at a time: fewer where each takes ``width`` times as much."""
+    chunk = max(1, CHUNK // width)
+    parts = [compute(index[i : i + chunk]) for i in range(0, max(1, len(index)), chunk)]
+    return parts[0] if len(parts) == 1 else namespace(*parts).concat(parts, axis=-1)
+
+
 def contiguous(x: Array) -> Array:
     """NumPy array in row-major order; others as they are."""
     return np.ascontiguousarray(x) if isinstance(x, np.ndarray) else x
@@ -245,3 +253,9 @@ def named_arrays(parts: Mapping[str, Array]) -> tuple[tuple[Array, ...], Array]:
 def square_spectral_norm(rows: int, columns: int) -> float:
     """Square of the spectral norm of a matrix of N(0, 1) numbers, nearly."""
     return (math.sqrt(rows) + math.sqrt(columns)) ** 2
+
+
+def numerical_rank(s: Array) -> int:
+    """Count the singular values above rounding error; 1 at least."""
+    values = to_numpy(s)
+    return max(1, int((values > 16 * len(values) * eps(s) * values[0]).sum()))

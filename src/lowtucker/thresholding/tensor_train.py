@@ -16,13 +16,11 @@ from lowtucker._array import (
     as_float,
     as_float_on,
     conj,
-    eps,
     like,
     moved_axis,
     namespace,
     reshaped,
     size,
-    to_numpy,
 )
 from lowtucker._array.linalg import qr, svd
 from lowtucker.tensor.decompose import leading_left
@@ -32,6 +30,7 @@ from lowtucker.thresholding.network import (
     NetworkTruncation,
     matrix_of,
     named_arrays,
+    numerical_rank,
     square_spectral_norm,
 )
 
@@ -224,7 +223,7 @@ class TTTensor(Network):
         xp, bases, kept = namespace(self.root), [], self._rank_to_keep(rank, [0] * len(self.rank))
         for k, most in enumerate(kept):
             U, s, Vh = svd(matrix_of(cores[k], batch))
-            r = min(most, s.shape[-1]) if rank is not None else _numerical_rank(s)
+            r = min(most, s.shape[-1]) if rank is not None else numerical_rank(s)
             bases.append(reshaped(U[..., :r], (*cores[k].shape[:-1], r)))
             rest = xp.astype(s[..., :r, None], Vh.dtype) * Vh[..., :r, :]
             cores[k + 1] = _times(rest, cores[k + 1])
@@ -340,9 +339,3 @@ def _from_right(G: Array, matrix: Array) -> Array:
     batch = tuple(G.shape[:-3])
     out = namespace(G, matrix).matmul(matrix_of(G, batch), matrix)
     return reshaped(out, (*G.shape[:-1], matrix.shape[-1]))
-
-
-def _numerical_rank(s: Array) -> int:
-    """Number of singular values above rounding error; 1 at least."""
-    values = to_numpy(s)
-    return max(1, int((values > 16 * len(values) * eps(s) * values[0]).sum()))
