@@ -248,18 +248,16 @@ FORMATS = {
     "Sparse-vector": (lt.Sparse(4), (80,), 50, 0.3),
     "RowSparse": (lt.RowSparse(3), (30, 4), 90, 0.4),
     "TensorTrain": (lt.TensorTrain((2, 2)), (5, 4, 6), 110, 0.5),
-    "TensorTrain-matrix": (lt.TensorTrain((2,)), (9, 8), 70, 0.4),
     "TensorTrain-order-5": (lt.TensorTrain((2, 2, 2, 1)), (3, 4, 3, 3, 2), 150, 0.5),
     "Tubal": (lt.Tubal(1), (6, 5, 4), 110, 0.5),
     "HierarchicalTucker": (lt.HierarchicalTucker(2), (4, 3, 4, 3), 150, 0.5),
-    "HierarchicalTucker-matrix": (lt.HierarchicalTucker((2, 2)), (9, 8), 70, 0.4),
     "HierarchicalTucker-order-5": (
         lt.HierarchicalTucker((2, 3, 2, 2, 2, 2, 2, 2), (((0, 3), 1), (4, 2))),
         (3, 4, 3, 3, 2),
         170,
         0.5,
     ),
-    "Tubal-odd": (lt.Tubal(1), (7, 8, 5), 200, 0.5),
+    "Tubal-odd": (lt.Tubal(2), (7, 8, 3), 140, 0.5),
 }
 
 # name -> how to make it for a block size. tests/contracts/test_samplers.py
