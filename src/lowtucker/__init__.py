@@ -53,7 +53,15 @@ if TYPE_CHECKING:
         to_scipy,
     )
     from lowtucker.problem import Problem
-    from lowtucker.recovery import RankSearch, complete, iterate, recover, solve
+    from lowtucker.recovery import (
+        FormatComparison,
+        RankSearch,
+        compare,
+        complete,
+        iterate,
+        recover,
+        solve,
+    )
     from lowtucker.run import History, Progress, ProgressBar
     from lowtucker.run.result import Result, load
     from lowtucker.run.stopping import (
@@ -112,13 +120,20 @@ if TYPE_CHECKING:
         HOOI,
         HOSVD,
         STHOSVD,
+        HierarchicalTucker,
+        HTTensor,
         RowSparse,
         SeMP,
         Shrinkage,
         ShrunkTensor,
         Sparse,
         SparseTensor,
+        TensorTrain,
         Thresholding,
+        TTTensor,
+        Tubal,
+        TubalTensor,
+        random_tensor,
     )
 
 __all__ = [
@@ -142,8 +157,11 @@ __all__ = [
     "ErrorBelow",
     "FileFormatError",
     "Finding",
+    "FormatComparison",
     "FunctionOperator",
     "GrowingRank",
+    "HTTensor",
+    "HierarchicalTucker",
     "History",
     "KaczmarzRows",
     "KroneckerOperator",
@@ -182,9 +200,13 @@ __all__ = [
     "StoTIHT",
     "StoppingRule",
     "StoredOperator",
+    "TTTensor",
     "TangentSpace",
+    "TensorTrain",
     "Thresholding",
     "Traits",
+    "Tubal",
+    "TubalTensor",
     "TuckerTensor",
     "UnderdeterminedWarning",
     "__version__",
@@ -193,6 +215,7 @@ __all__ = [
     "batch",
     "check_adjoint",
     "check_restriction",
+    "compare",
     "complete",
     "compose",
     "degrees_of_freedom",
@@ -214,6 +237,7 @@ __all__ = [
     "norm",
     "operator_norm",
     "quasi_optimality",
+    "random_tensor",
     "random_tucker",
     "rank_one",
     "recover",
@@ -251,7 +275,9 @@ _HOME = {
             "seeded_gaussian", "stack", "subsampled_transform", "to_pylops", "to_scipy",
         ],
         "problem": ["Problem"],
-        "recovery": ["RankSearch", "complete", "iterate", "recover", "solve"],
+        "recovery": [
+            "FormatComparison", "RankSearch", "compare", "complete", "iterate", "recover", "solve",
+        ],
         "run": ["History", "Progress", "ProgressBar"],
         "run.result": ["Result", "load"],
         "run.stopping": [
@@ -277,8 +303,9 @@ _HOME = {
             "unfold",
         ],
         "thresholding": [
-            "HOOI", "HOSVD", "STHOSVD", "RowSparse", "SeMP", "Shrinkage", "ShrunkTensor",
-            "Sparse", "SparseTensor", "Thresholding",
+            "HOOI", "HOSVD", "STHOSVD", "HTTensor", "HierarchicalTucker", "RowSparse", "SeMP",
+            "Shrinkage", "ShrunkTensor", "Sparse", "SparseTensor", "TTTensor", "TensorTrain",
+            "Thresholding", "Tubal", "TubalTensor", "random_tensor",
         ],
     }.items()
     for name in names

@@ -107,7 +107,10 @@ class FormatComparison:
         rows = self.rows[::-1]
         values = [row.held_out for row in rows]
         bars = ax.barh(
-            [row.name for row in rows], values, xerr=[row.standard_error for row in rows], height=0.6
+            [row.name for row in rows],
+            values,
+            xerr=[row.standard_error for row in rows],
+            height=0.6,
         )
         for bar, row in zip(bars, rows, strict=True):
             bar.set_alpha(1.0 if row.tie else 0.45)
@@ -333,13 +336,11 @@ def _name(candidate: Any) -> str:
 
 def default_candidates(shape: tuple[int, ...], m: int) -> dict[str, Any]:
     """Shrinkage, a search of the Tucker rank, and formats of two numbers of degrees of freedom."""
-    d, formats = len(shape), [lambda r: Sparse(r)]
-    if d > 2:
-        formats.append(lambda r: TensorTrain((r,) * (d - 1)))
-    if d == 3:
-        formats.append(lambda r: Tubal(r))
-    if d > 3:
-        formats.append(lambda r: HierarchicalTucker(r))
+    d = len(shape)
+    formats: list[Callable[[int], Any]] = [Sparse]
+    formats += [TensorTrain] if d > 2 else []
+    formats += [Tubal] if d == 3 else []
+    formats += [HierarchicalTucker] if d > 3 else []
     made: dict[str, Any] = {"shrinkage": None}
     made |= {"Tucker, rank searched": "auto"} if d > 1 else {}
     for of_rank in formats:
