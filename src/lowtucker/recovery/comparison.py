@@ -60,7 +60,8 @@ class Compared:
     result : Result
         The fit.
     tie : bool
-        Whether it is not clearly worse than the best: by two standard errors of the difference.
+        Whether it is not clearly worse than the best: by two standard errors of the difference;
+        fits that both converged to ``tol`` are ties.
     """
 
     name: str
@@ -99,21 +100,22 @@ class FormatComparison:
         return tuple(row for row in self.rows if row.tie)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out errors with their standard errors, and return the Matplotlib axes."""
+        """Draw the held-out errors with their standard errors, and return the Matplotlib axes.
+
+        Candidates that are clearly worse than the best are grey.
+        """
         from lowtucker._plotting import new_figure
 
         if ax is None:
             ax = new_figure(width=7.0, height=1.2 + 0.4 * len(self.rows))[1]
         rows = self.rows[::-1]
         values = [row.held_out for row in rows]
-        bars = ax.barh(
-            [row.name for row in rows],
-            values,
-            xerr=[row.standard_error for row in rows],
-            height=0.6,
-        )
-        for bar, row in zip(bars, rows, strict=True):
-            bar.set_alpha(1.0 if row.tie else 0.45)
+        for row in rows:
+            colour = "C0" if row.tie else "0.6"
+            ax.errorbar(
+                row.held_out, row.name, xerr=row.standard_error, fmt="o", color=colour, capsize=3
+            )
+        ax.grid(axis="y", alpha=0.3)
         if min(values) > 0 and max(values) > 20 * min(values):
             ax.set_xscale("log")
         ax.set_xlabel(f"relative error on {self.held} held-out measurements")
@@ -275,7 +277,12 @@ def _split(problem: Problem, share: float, seed: Seed) -> Holdout:
 def _ranked(fits: Sequence[tuple[str, Any, Result, Candidate]], parts: Holdout) -> FormatComparison:
     """Order by the held-out error, and mark what is not clearly worse than the best."""
     fits = sorted(fits, key=lambda one: one[3].score if math.isfinite(one[3].score) else math.inf)
-    best = fits[0][3]
+    _, _, first, best = fits[0]
+
+    def is_tie(result: Result, scored: Candidate) -> bool:
+        exact = first.status is result.status is Status.CONVERGED  # the rest is a matter of tol
+        return exact or scored is best or scored.worse_by(best) <= CLEARLY
+
     rows = tuple(
         Compared(
             name,
@@ -284,7 +291,7 @@ def _ranked(fits: Sequence[tuple[str, Any, Result, Candidate]], parts: Holdout) 
             _standard_error(scored),
             result.degrees_of_freedom,
             result,
-            bool(scored is best or scored.worse_by(best) <= CLEARLY),
+            is_tie(result, scored),
         )
         for name, candidate, result, scored in fits
     )
