@@ -75,9 +75,9 @@ def recover(
     y : array, shape (m,)
         The measurements.
     rank : tuple of int, int, "auto", RankSearch, Thresholding or None
-        Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it, ``RankSearch(max=(10, 10, 5))`` up to
-        a largest one. None, the default, needs none: data that are only nearly of low rank are
-        shrunk (:class:`lowtucker.AMP`, :class:`lowtucker.Annealing`); where the spectra have a
+        Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it,
+        ``RankSearch(max=(10, 10, 5))`` up to a largest one. None, the default, needs none: data
+        that are only nearly of low rank are shrunk (:class:`lowtucker.AMP`, :class:`lowtucker.Annealing`); where the spectra have a
         clear gap, a tensor of that rank is fitted, and kept if it predicts held-out measurements
         as well. ``result.X`` is then a :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
         A thresholding, such as ``lowtucker.Sparse(5)`` or ``lowtucker.TensorTrain((2, 2))``, makes
@@ -88,8 +88,8 @@ def recover(
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's order.
     solver : str or Solver
         "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "stogradmp", "rsgd", "rgn", "rcg",
-        "als", "nuclear", a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers
-        that take over from each other.
+        "als", "nuclear", a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or
+        a list of solvers that take over from each other.
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
