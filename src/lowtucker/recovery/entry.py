@@ -77,9 +77,10 @@ def recover(
     rank : tuple of int, int, "auto", RankSearch, Thresholding or None
         Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it,
         ``RankSearch(max=(10, 10, 5))`` up to a largest one. None, the default, needs none: data
-        that are only nearly of low rank are shrunk (:class:`lowtucker.AMP`, :class:`lowtucker.Annealing`); where the spectra have a
-        clear gap, a tensor of that rank is fitted, and kept if it predicts held-out measurements
-        as well. ``result.X`` is then a :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
+        that are only nearly of low rank are shrunk (:class:`lowtucker.AMP`,
+        :class:`lowtucker.Annealing`); where the spectra have a clear gap, a tensor of that rank is
+        fitted, and kept if it predicts held-out measurements as well. ``result.X`` is then a
+        :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
         A thresholding, such as ``lowtucker.Sparse(5)`` or ``lowtucker.TensorTrain((2, 2))``, makes
         the solvers look for tensors of its format.
     shape : tuple of int, optional

@@ -87,7 +87,7 @@ class HTTensor(Network):
     def from_parts(
         cls, parts: Mapping[str, Array], layout: Mapping[str, Any] = NO_LAYOUT
     ) -> HTTensor:
-        """Build from the arrays of :meth:`parts`, which are not checked, and the tree."""
+        """Build from the arrays of ``parts()``, which are not checked, and the tree."""
         return cls(*named_arrays(parts), as_tree(layout["tree"]))
 
     @property

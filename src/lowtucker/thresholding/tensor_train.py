@@ -113,7 +113,7 @@ class TTTensor(Network):
     def from_parts(
         cls, parts: Mapping[str, Array], layout: Mapping[str, Any] = NO_LAYOUT
     ) -> TTTensor:
-        """Build from the arrays of :meth:`parts`, which are not checked."""
+        """Build from the arrays of ``parts()``, which are not checked."""
         return cls(*named_arrays(parts))
 
     def _check_shapes(self) -> None:
