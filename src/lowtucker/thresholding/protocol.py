@@ -21,8 +21,8 @@ __all__ = ["Iterate", "Thresholding", "ThresholdingDefaults"]
 class Thresholding(Protocol):
     """A map onto simple tensors, within ``eta`` of the best approximation, equation (3.6).
 
-    A class of its own derives from ``lowtucker.thresholding.ThresholdingDefaults``, which has the last
-    four methods.
+    A class of its own derives from ``lowtucker.thresholding.ThresholdingDefaults``, which has the
+    last four methods.
     """
 
     @property
