@@ -40,7 +40,7 @@ from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, of_format, phases_of
 from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import per_mode
-from lowtucker.thresholding import Iterate, Thresholding
+from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
 __all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
 
@@ -335,7 +335,19 @@ def solve(
 
 def format_or_rank(rank: Any, solver: Any, problem: Problem) -> tuple[Any, Any]:
     """Rank, or none where a format is given in its place; and the solvers, which then have it."""
-    if isinstance(rank, Thresholding) and not isinstance(rank, type):
+    phases = solver if isinstance(solver, list | tuple) else [solver]
+    for given in (rank, *(getattr(one, "thresholding", None) for one in phases)):
+        if isinstance(given, type) and not issubclass(given, TuckerTruncation):
+            raise TypeError(
+                f"{given.__name__} is a class, and has no rank of its own. Try "
+                f"lowtucker.{given.__name__}(3) in place of the rank."
+            )
+    if isinstance(rank, type):
+        raise TypeError(
+            f"rank must be a tuple of integers, got the class {rank.__name__}. Try "
+            f"lowtucker.{rank.__name__}((3, 3, 3))."
+        )
+    if isinstance(rank, Thresholding):
         return None, of_format(rank.for_shape(problem.shape), solver)
     return per_mode(rank, problem.shape), solver
 
