@@ -52,14 +52,14 @@ assert error < 0.05
 assert error_alone > 0.2
 
 # %%
-# Most slots put at least one channel in the wrong place, and fit their 16 numbers well all the
-# same. Nothing in a single slot tells which channels to believe.
+# Most slots put at least one channel in the wrong place. RowSparse adds up the evidence of all
+# slots before it decides on a channel.
 limit = np.abs(X_true).max()
 figure, axes = plt.subplots(1, 3, figsize=(9, 5.5), sharey=True, layout="constrained")
 views = (
-    (X_true, "true"),
-    (X_alone, f"column by column, error {error_alone:.2f}"),
-    (result.X.full(), f"RowSparse({s}), error {error:.2f}"),
+    (X_true, "true\n"),
+    (X_alone, f"column by column\nerror {error_alone:.2f}"),
+    (result.X.full(), f"RowSparse({s})\nerror {error:.2f}"),
 )
 for axis, (X, name) in zip(axes, views, strict=True):
     image = axis.imshow(X, cmap="RdBu_r", vmin=-limit, vmax=limit, aspect="auto")
@@ -68,19 +68,18 @@ axes[0].set(ylabel="channel")
 figure.colorbar(image, ax=axes, label="amplitude")
 
 # %%
-# The slots could vote: how often is each channel found by a slot alone? The votes show which
-# channels are in use, but the amplitudes of the slots that were wrong are still wrong. The norms of
-# the rows that were found together leave no doubt, and come with the amplitudes.
+# The slots could vote: how often is each channel found by a slot alone? Here the five channels in
+# use win, but the slots that chose others still have wrong amplitudes. The fit together gives the
+# channels and the amplitudes at once.
 votes = np.bincount(np.concatenate([x.support() for x in alone]), minlength=channels)
 norms = np.linalg.norm(result.X.full(), axis=1)
 figure, axes = plt.subplots(2, 1, figsize=(9, 4.5), sharex=True, layout="constrained")
+colours = np.where(np.isin(np.arange(channels), used), "C0", "C3")
 for axis, heights, name in (
-    (axes[0], votes, "slots that find the channel alone"),
-    (axes[1], norms, "norm of the row found together"),
+    (axes[0], votes, "column by column: slots that find the channel"),
+    (axes[1], norms, f"RowSparse({s}): norm of the row"),
 ):
-    axis.bar(
-        np.arange(channels), heights, color=np.where(np.isin(range(channels), used), "C0", "C3")
-    )
+    axis.bar(np.arange(channels), heights, color=colours)
     axis.set(title=name)
 axes[1].set(xlabel="channel (blue: in use, red: not in use)")
 print("votes for the channels in use:", votes[used])
