@@ -117,7 +117,8 @@ axes[1].legend(loc="lower right")
 
 # %%
 # Which format fits other data? Try both, and compare the errors on held-out pixels, which need no
-# truth. Here they rank Tucker and tubal rank correctly.
+# truth. Here they rank Tucker and tubal rank correctly. :func:`lowtucker.compare` does this for a
+# list of formats.
 for (name, format_name), result in results.items():
     print(f"{name:7}{format_name:9} held out {result.held_out:.2g}")
 assert results["flame", "Tucker"].held_out < results["flame", "Tubal(2)"].held_out
