@@ -53,7 +53,8 @@ assert error_alone > 0.2
 
 # %%
 # Most slots put at least one channel in the wrong place. RowSparse adds up the evidence of all
-# slots before it decides on a channel.
+# slots before it decides on a channel. The gain is large because branches are scarce: with 20
+# branches and ten slots, column by column came close, with an error of 0.031 compared to 0.025.
 limit = np.abs(X_true).max()
 figure, axes = plt.subplots(1, 3, figsize=(9, 5.5), sharey=True, layout="constrained")
 views = (
