@@ -60,8 +60,8 @@ class Compared:
     result : Result
         The fit.
     tie : bool
-        Whether it is not clearly worse than the best: by two standard errors of the difference;
-        fits that both converged to ``tol`` are ties.
+        Whether it is not clearly worse than the best: by two standard errors of the difference, or
+        twice the sum of both standard errors; fits that both converged to ``tol`` are ties.
     """
 
     name: str
@@ -280,8 +280,12 @@ def _ranked(fits: Sequence[tuple[str, Any, Result, Candidate]], parts: Holdout) 
     _, _, first, best = fits[0]
 
     def is_tie(result: Result, scored: Candidate) -> bool:
-        exact = first.status is result.status is Status.CONVERGED  # the rest is a matter of tol
-        return exact or scored is best or scored.worse_by(best) <= CLEARLY
+        if scored is best or first.status is result.status is Status.CONVERGED:
+            return True  # what differs is a matter of tol
+        # a few large losses make a difference uncertain, but not the errors themselves
+        apart = scored.score - best.score
+        spread = _standard_error(scored) + _standard_error(best)
+        return scored.worse_by(best) <= CLEARLY and apart <= CLEARLY * spread
 
     rows = tuple(
         Compared(

@@ -348,7 +348,7 @@ def format_or_rank(rank: Any, solver: Any, problem: Problem) -> tuple[Any, Any]:
             f"lowtucker.{rank.__name__}((3, 3, 3))."
         )
     if isinstance(rank, Thresholding):
-        return None, of_format(rank.for_shape(problem.shape), solver)
+        return None, of_format(rank.for_shape(problem.shape), solver, problem)
     return per_mode(rank, problem.shape), solver
 
 
