@@ -54,6 +54,8 @@ HOPELESS, LARGEST, POOR_FIT = 0.3, 0.6, 0.5
 # below which X is not determined; held-out residuals of exact fits above which others fit as well,
 # where the residual of what was fitted is smaller by this share
 BLIND, INEXACT, OVERFITTED = 1e-4, 1e-3, 0.1
+# Held-out measurements below which another fit says nothing
+LEAST_HELD = 5
 # A fit is finished by Gauss-Newton steps where it has so much left, in units of the error by noise
 # or of tol
 UNFINISHED, FAR = 0.2, 10.0

@@ -25,6 +25,8 @@ from lowtucker.recovery.holdout import Candidate, Holdout
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.solvers import Solver
+from lowtucker.solvers.iht import Thresholded
+from lowtucker.solvers.manifold import Manifold
 from lowtucker.status import Status
 from lowtucker.tensor.rank import check_rank, per_mode
 from lowtucker.thresholding import (
@@ -39,6 +41,8 @@ __all__ = ["Compared", "FormatComparison", "compare"]
 
 # Measurements per degree of freedom of the formats that are tried where none are given
 PER_DOF = (8, 3)
+# Measurements that are held out at least, where there are enough
+LEAST = 10
 # Standard errors by which a candidate must be worse to be no tie
 CLEARLY = 2.0
 
@@ -197,7 +201,7 @@ def compare(
     shape, order, weights, tol, max_epochs, loss, callbacks
         As in :func:`lowtucker.recover`.
     held_out : float
-        Share of the measurements that no candidate sees.
+        Share of the measurements that no candidate sees; at least 10 of them, or a quarter.
     max_seconds : float, optional
         Limit on the wall time of the whole call, in equal parts for the candidates.
     seed : int
@@ -224,12 +228,14 @@ def compare(
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     if problem.batch_shape:
         raise ValueError(
-            f"compare takes one problem, got a batch of {problem.batch_shape}. Compare on one."
+            f"compare takes one problem, got a batch of {problem.batch_shape}. Try one of them: "
+            "A.trial(0), y[0]."
         )
     share = as_number(held_out, "held_out", positive=True)
     if share >= 1:
         raise ValueError(f"held_out is a share of the measurements, below 1, got {share:g}.")
     named = _named(candidates, problem)
+    share = max(share, min(LEAST / problem.m, 0.25))
     parts = _split(problem, share, seed)
     clock = Clock(None if max_seconds is None else as_number(max_seconds, "max_seconds", 0.0))
     fit = Fit("auto", tol, max_epochs, max_seconds, None, None, seed, callbacks, loss)
@@ -317,7 +323,11 @@ def _named(candidates: Any, problem: Problem) -> dict[str, Any]:
     if isinstance(candidates, Mapping):
         named = {str(name): one for name, one in candidates.items()}
     elif isinstance(candidates, list | tuple):
-        named = {_name(one): one for one in candidates}
+        named = {}
+        for one in candidates:
+            name = _name(per_mode(one, problem.shape))
+            alike = sum(other.split(" (again")[0] == name for other in named)
+            named[f"{name} (again {alike})" if alike else name] = one
     else:
         raise TypeError(
             f"candidates must be a list, or a dict with names, got {candidates!r:.80}. Try "
@@ -331,10 +341,23 @@ def _named(candidates: Any, problem: Problem) -> dict[str, Any]:
 def _checked(candidate: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(candidate, Thresholding) and not isinstance(candidate, type):
         return candidate.for_shape(shape)
-    if candidate is None or isinstance(candidate, Solver):
+    if isinstance(candidate, type):
+        raise TypeError(
+            f"candidates must be ranks, thresholdings or solvers, got the class "
+            f"{candidate.__name__}. Try lowtucker.{candidate.__name__}(3)."
+        )
+    if isinstance(candidate, Solver):
+        needs = isinstance(candidate, Thresholded | Manifold)
+        if needs and not isinstance(getattr(candidate, "thresholding", None), Thresholding):
+            raise ValueError(
+                f"{candidate!r} needs a rank, which compare cannot give it. Try the rank itself, "
+                "or lowtucker.TIHT(thresholding=...)."
+            )
         return candidate
+    if candidate is None:
+        return None
     given, search = rank_given_or_searched(per_mode(candidate, shape))
-    return candidate if search is not None else check_rank(given, shape)
+    return candidate if search is not None else check_rank(given, shape, warn=False)
 
 
 def _name(candidate: Any) -> str:

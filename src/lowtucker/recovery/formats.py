@@ -9,18 +9,18 @@ import numpy as np
 from lowtucker._array import Array, eps, like, namespace, size, to_numpy
 from lowtucker._array.linalg import svd, svdvals
 from lowtucker._array.random import Seed, Stream, as_seed, generator
-from lowtucker.limits import AGREES, BLIND, HOPELESS
+from lowtucker.limits import AGREES, BLIND, HOPELESS, LEAST_HELD
 from lowtucker.problem import Problem
-from lowtucker.recovery.case import Case
+from lowtucker.recovery.case import HELD, Case
 from lowtucker.status import Finding, Status
-from lowtucker.thresholding import Thresholding
+from lowtucker.thresholding import SparseTensor, Thresholding
 
 __all__ = ["format_approximates", "format_not_determined", "smallest_gain"]
 
 # Numbers of a basis of the tangent space that may be formed, and more differences than dimensions
 NUMBERS, MORE = 4_000_000, 8
-# Length of a difference, in units of X
-SHORT = 1e-6
+# Length of a difference, in units of X; and of entries that count as found, of the largest
+SHORT, FOUND = 1e-6, 1e-5
 
 
 def format_approximates(case: Case) -> list[Finding]:
@@ -36,7 +36,8 @@ def format_approximates(case: Case) -> list[Finding]:
     if at_rounding or not evidence.cross_validated < HOPELESS:
         return []
     another = case.another if case.predicts(AGREES) else None
-    if another is None or max(another) >= HOPELESS:
+    held = int(HELD * case.problem.equations)
+    if another is None or max(another) >= HOPELESS or held < LEAST_HELD:
         return []
     text = (
         f"Held-out measurements are predicted to {another[0]:.2g}: the residual is noise, or what "
@@ -47,19 +48,32 @@ def format_approximates(case: Case) -> list[Finding]:
 
 
 def format_not_determined(case: Case) -> list[Finding]:
-    """Claim: other tensors of the format near X have the same measurements, to first order.
+    """Claim: other tensors of the format have the same measurements.
 
-    By differences of tensors of the format, as many as there are degrees of freedom; small
-    problems only.
+    As many measurements as degrees of freedom are fitted by many. Near X, to first order, by
+    differences of tensors of the format, as many as there are degrees of freedom; small problems
+    only. Entries of a sparse tensor that nothing measures are zero only if all s were found.
     """
-    result, fit = case.result, case.fit
-    if case.evidence.is_tucker or result.rank is None or not float(result.X.norm()):
+    result, fit, X = case.result, case.fit, case.result.X
+    if case.evidence.is_tucker or result.rank is None or not float(X.norm()):
         return []
+    dof = result.degrees_of_freedom
+    if case.problem.equations <= dof:
+        text = f"As many measurements as degrees of freedom, {dof}, are fitted by many tensors."
+        return [Finding("not determined", text, {"dof": dof}, Status.UNDERDETERMINED)]
+    if isinstance(X, SparseTensor) and (seen := len(X.support(FOUND))) < X.rank:
+        blind = _unmeasured(case.problem, fit.seed)
+        if blind:
+            text = (
+                f"Only {seen} of {X.rank} were found, and {blind} entries are not measured: the "
+                "others may be there."
+            )
+            return [Finding("not determined", text, {"blind": blind}, Status.UNDERDETERMINED)]
     phases = fit.solver if isinstance(fit.solver, list | tuple) else [fit.solver]
     H: Any = getattr(phases[-1], "thresholding", None)
     if not isinstance(H, Thresholding) or isinstance(H, type):
         return []
-    gain = smallest_gain(case.problem, result.X, H.for_shape(case.problem.shape), fit.seed)
+    gain = smallest_gain(case.problem, X, H.for_shape(case.problem.shape), fit.seed)
     if gain is None or gain >= BLIND:
         return []
     text = (
@@ -89,8 +103,10 @@ def smallest_gain(problem: Problem, X: Any, H: Any, seed: Seed) -> float | None:
     moved = namespace(full).stack([H(full + length * G[k, ...]).full() for k in range(count)])
     flat = namespace(full).reshape(moved - full, (count, size(problem.shape)))
     _, s, basis = svd(flat)
-    dimensions = min(dof, int(np.sum(to_numpy(s) > 1e-4 * float(s[0]))))
+    dimensions = min(dof, _above(s, 1e-4))
     tangent = namespace(full).reshape(basis[:dimensions, :], (dimensions, *problem.shape))
+    if _rank(_measured(problem, G)) <= dof:  # whatever was fitted
+        return 0.0
     return _ratio(_measured(problem, tangent))
 
 
@@ -99,6 +115,28 @@ def _measured(problem: Problem, tensors: Array) -> Array:
     xp = namespace(tensors)
     rows = xp.stack([problem.A.forward(tensors[k, ...]) for k in range(tensors.shape[0])])
     return rows if problem.weights is None else rows * xp.sqrt(problem.weights)
+
+
+def _unmeasured(problem: Problem, seed: Seed) -> int:
+    """Count the entries that no measurement of positive weight depends on, by two adjoints."""
+    rng = generator(as_seed(seed), Stream.PROBE)
+    seen = np.zeros(problem.shape)
+    for _ in range(2):
+        v = like(rng.standard_normal(problem.m), problem.y, problem.y.dtype)
+        back = problem.A.adjoint(v if problem.weights is None else problem.weights * v)
+        seen = np.maximum(seen, np.abs(to_numpy(back)))
+    return int(np.sum(seen <= 100 * eps(problem.y) * seen.max()))
+
+
+def _above(values: Array, share: float) -> int:
+    """Count the singular values above a share of the largest."""
+    sizes = to_numpy(values)
+    return int(np.sum(sizes > share * sizes[0]))
+
+
+def _rank(rows: Array) -> int:
+    """Numerical rank."""
+    return _above(svdvals(rows), 1e-9 if eps(rows) < 1e-10 else 1e-4)
 
 
 def _ratio(rows: Array) -> float:

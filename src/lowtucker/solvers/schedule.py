@@ -49,11 +49,10 @@ class GrowingRank:
 
     def __post_init__(self) -> None:
         """Check what can be checked without a rank."""
-        as_integer(self.epochs, "epochs")
-        for r in self.start if isinstance(self.start, tuple | list) else (self.start,):
-            as_integer(r, "start")
-        if isinstance(self.start, list):
-            object.__setattr__(self, "start", tuple(self.start))
+        object.__setattr__(self, "epochs", as_integer(self.epochs, "epochs"))
+        several = isinstance(self.start, tuple | list)
+        start = tuple(as_integer(r, "start") for r in (self.start if several else (self.start,)))
+        object.__setattr__(self, "start", start if several else start[0])
 
     def at(
         self, thresholding: Thresholding, epoch: int, shape: tuple[int, ...] | None = None

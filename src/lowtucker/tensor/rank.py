@@ -149,6 +149,11 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: Any) -> int:
     7
     """
     shape = as_shape(shape)
+    if isinstance(rank, type):
+        raise TypeError(
+            f"rank must be a tuple of integers or a thresholding, got the class {rank.__name__}. "
+            f"Try {rank.__name__}(3)."
+        )
     of_format = getattr(rank, "degrees_of_freedom", None)
     if of_format is not None:
         return int(rank.for_shape(shape).degrees_of_freedom(shape))

@@ -84,6 +84,11 @@ def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Se
             "Try lowtucker.HOSVD((3, 3, 3))."
         )
     if Z is None:
+        if thresholding.eta != thresholding.eta:
+            raise ValueError(
+                f"eta of {thresholding!r} depends on the number of modes, which it does not know. "
+                "Try thresholding.for_shape(shape)."
+            )
         return Eta(float(thresholding.eta))
     starts = as_integer(starts, "starts", 0)
     Z = to_numpy(Z.full() if isinstance(Z, Iterate) else as_float(as_tensor(Z, "Z"), "Z"))

@@ -263,6 +263,7 @@ class Tubal(ThresholdingDefaults):
 
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         """Return r (n_1 + n_2 - r) n_3."""
+        self.for_shape(shape)
         return _degrees_of_freedom(self.rank, shape)
 
     def block_size(self, shape: tuple[int, ...]) -> int:
