@@ -125,7 +125,8 @@ class SparseTensor(Iterate):
         Those up to a share of the largest count as zero.
         """
         sizes = to_numpy(_sizes(self.values, len(self.row)))
-        return to_numpy(self.places)[sizes > share * sizes.max(initial=0.0)]
+        found: np.ndarray[Any, Any] = sizes > share * sizes.max(initial=0.0)
+        return np.asarray(to_numpy(self.places)[found])
 
     def full(self) -> Array:
         """Return the full tensor, shape (*batch, n_1, ..., n_d)."""
