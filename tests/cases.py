@@ -250,6 +250,17 @@ FORMATS = {
     "Sparse": (lt.Sparse(5), (6, 5, 4), 90, 0.4),
     "Sparse-vector": (lt.Sparse(4), (80,), 50, 0.3),
     "RowSparse": (lt.RowSparse(3), (30, 4), 90, 0.4),
+    "TensorTrain": (lt.TensorTrain((2, 2)), (5, 4, 6), 110, 0.5),
+    "TensorTrain-order-5": (lt.TensorTrain((2, 2, 2, 1)), (3, 4, 3, 3, 2), 150, 0.5),
+    "Tubal": (lt.Tubal(1), (6, 5, 4), 110, 0.5),
+    "HierarchicalTucker": (lt.HierarchicalTucker(2), (4, 3, 4, 3), 150, 0.5),
+    "HierarchicalTucker-order-5": (
+        lt.HierarchicalTucker((2, 3, 2, 2, 2, 2, 2, 2), (((0, 3), 1), (4, 2))),
+        (3, 4, 3, 3, 2),
+        170,
+        0.5,
+    ),
+    "Tubal-odd": (lt.Tubal(2), (7, 8, 3), 140, 0.5),
 }
 
 # name -> how to make it for a block size. tests/contracts/test_samplers.py

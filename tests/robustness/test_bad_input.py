@@ -19,6 +19,7 @@ import lowtucker as lt
 from bad_calls import (
     commands,
     files,
+    formats,
     operators,
     problems,
     recovery,
@@ -31,7 +32,7 @@ from bad_calls import (
 from lowtucker.cli import main
 
 PACKAGE = str(Path(lt.__file__).parent)
-AREAS = [recovery, problems, operators, solvers, samplers, tensors, theory, files]
+AREAS = [recovery, problems, operators, solvers, samplers, tensors, formats, theory, files]
 CALLS = [
     pytest.param(*row, id=f"{area.__name__.split('.')[-1]}-{k}-{row[2][:24]}")
     for area in AREAS

@@ -33,7 +33,7 @@ class CheckError(AssertionError):
 
 
 class RankWarning(UserWarning):
-    """No tensor attains the Tucker rank; the computation continues."""
+    """No tensor attains the rank; the computation continues."""
 
 
 class UnderdeterminedWarning(UserWarning):

@@ -35,7 +35,7 @@ from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.tensor.unfolding import unfolded
 
-__all__ = ["hooi", "hosvd", "leading_left", "quasi_optimality", "sthosvd"]
+__all__ = ["hooi", "hosvd", "leading_left", "quasi_optimality", "safely_scaled", "sthosvd"]
 
 
 def quasi_optimality(order: int) -> float:
@@ -310,6 +310,16 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
     else:
         X = as_float(as_tensor(X, "X"), "X")
         rank = tuple(X.shape) if rank is None else _rank_of(X, rank, warn)
+    X, scale = safely_scaled(X, len(rank))
+    return _Given(X, rank, through, scale)
+
+
+def safely_scaled(X: Array, order: int) -> tuple[Array, Array | None]:
+    """Return tensors of that order, and what to multiply them by: powers of two, or None for 1.
+
+    They are scaled only where squares of their entries would overflow or underflow. Raises
+    NotFinite where there are NaN or infinite entries.
+    """
     xp = namespace(X)
     modulus = xp.abs(X)
     largest = float(xp.max(modulus)) if size(X.shape) else 0.0
@@ -318,10 +328,10 @@ def _prepare(X: Any, rank: tuple[int, ...] | None, warn: bool) -> _Given:
     epsilon, smallest = limits(X)
     least = (smallest / epsilon) ** 0.25
     if largest == 0 or (least < largest and largest * math.sqrt(size(X.shape)) < 1 / least):
-        return _Given(X, rank, through, None)
-    axes = tuple(range(X.ndim - len(rank), X.ndim))
+        return X, None
+    axes = tuple(range(X.ndim - order, X.ndim))
     scale = _powers_of_two(xp.max(modulus, axis=axes, keepdims=True))
-    return _Given(X / scale, rank, through, scale)
+    return X / scale, scale
 
 
 def _powers_of_two(sizes: Array) -> Array:

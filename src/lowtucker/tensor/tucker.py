@@ -24,7 +24,7 @@ from lowtucker._array.linalg import qr
 from lowtucker.tensor.iterate import NO_LAYOUT, Iterate, checked_indices
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product, shifted
 
-__all__ = ["TuckerTensor"]
+__all__ = ["CHUNK", "TuckerTensor", "orthonormality_defect"]
 
 # Entries computed at a time by `entries`: bounds the memory by CHUNK * prod(r) numbers.
 CHUNK = 1 << 16
@@ -71,7 +71,7 @@ class TuckerTensor(Iterate):
             return
         core, factors = _checked_parts(self.core, self.factors)
         for k, U in enumerate(factors):
-            defect = _defect(U)
+            defect = orthonormality_defect(U)
             if defect:
                 raise ValueError(
                     f"factors[{k}] must have orthonormal columns, but |U^T U - I| reaches "
@@ -133,7 +133,7 @@ class TuckerTensor(Iterate):
                 "identity matrices for the other modes."
             )
         core, factors = _checked_parts(core, factors)
-        if any(_defect(U) for U in factors):
+        if any(orthonormality_defect(U) for U in factors):
             return cls.from_factors(core, factors)
         return cls.trusted(core, factors)
 
@@ -415,7 +415,7 @@ def _checked_parts(core: Any, factors: Any) -> tuple[Array, tuple[Array, ...]]:
     return core, factors
 
 
-def _defect(U: Array) -> float:
+def orthonormality_defect(U: Array) -> float:
     """Return the largest entry of |U^T U - I|, or 0 if it is rounding error."""
     xp = namespace(U)
     gram = xp.matmul(adjoint(U), U)

@@ -5,9 +5,13 @@ A new format is one file, with a thresholding and the iterate that it returns, a
 """
 
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding.hierarchical import HierarchicalTucker, HTTensor
 from lowtucker.thresholding.protocol import Iterate, Thresholding, ThresholdingDefaults
+from lowtucker.thresholding.random import random_tensor
 from lowtucker.thresholding.shrinkage import Shrinkage, ShrunkTensor
 from lowtucker.thresholding.sparse import RowSparse, Sparse, SparseTensor
+from lowtucker.thresholding.tensor_train import TensorTrain, TTTensor
+from lowtucker.thresholding.tubal import Tubal, TubalTensor
 from lowtucker.thresholding.tucker import HOOI, HOSVD, STHOSVD, SeMP, TuckerTruncation
 
 __all__ = [
@@ -15,6 +19,8 @@ __all__ = [
     "HOOI",
     "HOSVD",
     "STHOSVD",
+    "HTTensor",
+    "HierarchicalTucker",
     "Iterate",
     "RowSparse",
     "SeMP",
@@ -22,13 +28,21 @@ __all__ = [
     "ShrunkTensor",
     "Sparse",
     "SparseTensor",
+    "TTTensor",
+    "TensorTrain",
     "Thresholding",
     "ThresholdingDefaults",
+    "Tubal",
+    "TubalTensor",
     "TuckerTruncation",
+    "random_tensor",
 ]
 
 FORMATS: dict[str, type[Iterate]] = {
     "tucker": TuckerTensor,
     "shrunk": ShrunkTensor,
     "sparse": SparseTensor,
+    "train": TTTensor,
+    "tubal": TubalTensor,
+    "hierarchical": HTTensor,
 }
