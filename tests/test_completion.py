@@ -13,7 +13,7 @@ import scipy.sparse.linalg
 
 import lowtucker as lt
 from lowtucker.recovery import accuracy, hard
-from lowtucker.recovery.completion import _held
+from lowtucker.recovery.completion import held_samples as _held
 from lowtucker.solvers.models import has_full_rank
 
 # functions of these names hide the modules

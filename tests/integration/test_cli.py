@@ -247,8 +247,10 @@ def test_command_line_offers_every_solver():
     from lowtucker.cli.common import SOLVERS as NAMES
     from lowtucker.solvers import SOLVERS
 
-    # only in `complete`; what "auto" takes where there is no rank; and a baseline without one
-    assert ("auto", *SOLVERS) == (*NAMES, "als", "amp", "annealing", "nuclear")
+    # only in `complete`; for sparse formats; what "auto" takes where there is no rank; a baseline
+    # without one
+    others = ("als", "stogradmp", "amp", "annealing", "nuclear")
+    assert ("auto", *SOLVERS) == (*NAMES, *others)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

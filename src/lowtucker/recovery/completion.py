@@ -25,7 +25,7 @@ from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
 from lowtucker.tensor.rank import attainable_rank, check_rank
 
-__all__ = ["complete"]
+__all__ = ["complete", "held_samples"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -125,7 +125,7 @@ def complete(
         if no_rank:
             result = without_rank(scope.problem, fit.within(scope), share)
         else:
-            held = _held(A, rank, share, seed, solver)
+            held = held_samples(A, rank, share, seed, solver)
             result = held_out_fit(scope.problem, rank, fit.within(scope), held)
     return explained(scope.export(result), call)
 
@@ -173,7 +173,7 @@ def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, Nu
     return EntriesOperator(y.shape, np.argwhere(known)), y[known]
 
 
-def _held(A: Any, rank: Any, share: float, seed: Seed, solver: Any = "auto") -> NumPyArray:
+def held_samples(A: Any, rank: Any, share: float, seed: Seed, solver: Any = "auto") -> NumPyArray:
     """Samples to hold out, so that every slice keeps enough; none where there are too few."""
     held = np.zeros(A.m, dtype=bool)
     least: Any = (1,) * len(A.shape)
