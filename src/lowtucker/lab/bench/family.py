@@ -61,8 +61,8 @@ class Series:
     trials : int
         Problems for each number of measurements.
     rows : "gaussian", "entries" or "columns"
-        Gaussian rows, another matrix for each problem; sampled entries; or one Gaussian matrix that
-        measures every column of a matrix.
+        Gaussian rows; sampled entries; or one Gaussian matrix that measures every column of a
+        matrix. Every problem has its own.
     truth : callable, optional
         (trials, seed) -> tensors; ``random_tensor`` or ``random_tucker`` by default.
     stop : StoppingRule
@@ -111,7 +111,7 @@ class Series:
     def operator(self, m: int, trials: int) -> MeasurementOperator:
         """Return the measurements of a batch."""
         if self.rows == "columns":
-            return _columns(self.shape, m // self.shape[1])
+            return batch([_columns(self.shape, m, k) for k in range(trials)])
         if self.rows == "entries":
             return batch([_sampled(self.shape, m, (SEED, m, k)) for k in range(trials)])
         return gaussian(self.shape, m, seed=(SEED + 1, 0), trials=trials)
@@ -223,7 +223,8 @@ def _solved(series: Series, A: MeasurementOperator, X: Any) -> tuple[Result, Num
     """Solve a batch; its result and the errors."""
     if series.split:
         n, count = series.shape
-        B = _columns((n, 1), A.m // count)
+        of = [k for k in range(len(X)) for _ in range(count)]  # the matrix that measures a column
+        B = batch([_columns((n, 1), A.m // count, k) for k in of])
         each = np.swapaxes(X, 1, 2).reshape(-1, n, 1)
         result = solve(Problem(B, B.forward(each)), series.solver, series.target, X_true=each)
         return result, np.asarray(result.error).reshape(-1, count).max(axis=1)
@@ -238,9 +239,10 @@ def _gap(result: Result) -> float:
     return float(max(gaps)) if gaps else math.nan
 
 
-def _columns(shape: tuple[int, ...], m: int) -> MeasurementOperator:
-    """One Gaussian matrix of m rows for every column."""
-    B = np.random.default_rng([SEED, m]).standard_normal((m, shape[0])) / math.sqrt(m)
+def _columns(shape: tuple[int, ...], m: int, k: int) -> MeasurementOperator:
+    """The Gaussian matrix of problem k, of m / L rows, for every one of L columns."""
+    rows = m // shape[1]
+    B = np.random.default_rng([SEED, rows, k]).standard_normal((rows, shape[0])) / math.sqrt(rows)
     return kronecker([B, np.eye(shape[1])])
 
 

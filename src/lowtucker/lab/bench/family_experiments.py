@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from itertools import permutations
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from lowtucker.operators import gaussian
 from lowtucker.problem import Problem
 from lowtucker.recovery import solve
 from lowtucker.solvers import TIHT
+from lowtucker.tensor import attainable_rank
 from lowtucker.thresholding import HOSVD, HierarchicalTucker, SeMP, Sparse, TensorTrain, Tubal
 
 __all__ = [
@@ -28,6 +30,9 @@ __all__ = [
 ]
 
 NumPyArray = np.ndarray[Any, Any]
+Modes = tuple[int, ...]
+# Ratio of errors that is rounding
+SAME = 1 + 1e-10
 
 
 class Evidence(NamedTuple):
@@ -66,47 +71,52 @@ def oracle(points: Sequence[Point], quick: bool) -> Evidence:
 
 def train_bound(points: Sequence[Point], quick: bool) -> Evidence:
     """Errors of TT-SVD over the largest error that some matricisation enforces."""
-    return _bounds(TensorTrain, (3, 4, 5), lambda d: math.sqrt(d - 1), quick)
+    return _bounds(TensorTrain, (3, 4, 5), lambda d: math.sqrt(d - 1), _beginnings, quick)
 
 
 def hierarchical_bound(points: Sequence[Point], quick: bool) -> Evidence:
     """The same of hierarchical Tucker."""
-    return _bounds(HierarchicalTucker, (4, 5), lambda d: math.sqrt(2 * d - 3), quick)
+    return _bounds(HierarchicalTucker, (4, 5), lambda d: math.sqrt(2 * d - 3), _halves, quick)
 
 
 def large_trains(points: Sequence[Point], quick: bool) -> Evidence:
-    """10x10x10x10, TT ranks 2 and 3, from Gaussian rows and from entries."""
+    """10x10x10x10, TT ranks 2 and 3; all must be recovered at the larger m of each kind."""
     parts, holds = [], []
     for r in (2, 3):
-        for rows, ratio in (("gaussian", 3), ("entries", 8)):
+        for rows, per_dof in (("gaussian", (3.0, 4.0)), ("entries", (5.0, 8.0))):
             series = Series(panel="train", method="TIHT", solver=TIHT(), target=TensorTrain(r),
-                            shape=(6 if quick else 10,) * 4, per_dof=(ratio,), trials=4,
+                            shape=(5 if quick else 10,) * 4, per_dof=per_dof, trials=4,
                             rows=rows)  # fmt: skip
-            (m,) = series.measurements()
-            point = measure(series, m)
-            parts.append(f"rank {r}, {rows}, m = {m} ({ratio} per degree of freedom, "
-                         f"{m / size(series.shape):.1%} of N): {point.recovered} of 4")  # fmt: skip
-            holds.append(point.recovered == point.trials)
-    return Evidence("TIHT: " + "; ".join(parts), holds)
+            found = [measure(series, m) for m in series.measurements()]
+            counts = ", ".join(f"m = {p.m}: {p.recovered} of {p.trials}" for p in found)
+            parts.append(f"rank {r} ({series.dof} degrees of freedom), {rows}, {counts}")
+            holds.append(found[-1].recovered == found[-1].trials)
+    return Evidence("; ".join(parts), holds)
 
 
 def never_worse(points: Sequence[Point], quick: bool) -> Evidence:
-    """SeMP with its own order against the truncated HOSVD."""
+    """SeMP with its own order, and where that is worse with the best one, against the HOSVD."""
     rng, count = np.random.default_rng(SEED), 270 if quick else 2700
-    ratios = np.empty(count)
+    ratios, best = np.empty(count), 0
     for k in range(count):
         d = int(rng.integers(3, 5))
         shape = tuple(int(n) for n in rng.integers(3, 8, d))
-        rank = tuple(int(rng.integers(1, n)) for n in shape)
+        rank = attainable_rank(tuple(int(rng.integers(1, n)) for n in shape))
         Z = rng.standard_normal(shape)
         if k % 3:  # spectra that decay
             Z = Z * np.prod(np.indices(shape) + 1.0, axis=0) ** -float(k % 3)
-        errors = [np.linalg.norm(H(Z).full() - Z) for H in (SeMP(rank), HOSVD(rank))]
-        ratios[k] = errors[0] / errors[1]
-    worse = ratios > 1 + 1e-10
-    text = f"{worse.sum()} of {count} random tensors are approximated worse"
-    text += f", by at most {ratios.max() - 1:.1%}; median error {np.median(ratios):.4f} of HOSVD's"
-    return Evidence(text, [not worse.any()])
+        limit = _distance(HOSVD(rank), Z)
+        ratios[k] = _distance(SeMP(rank), Z) / limit
+        if ratios[k] > SAME:
+            best += min(_distance(SeMP(rank, p), Z) for p in permutations(range(d))) > SAME * limit
+    worse = int((ratios > SAME).sum())
+    text = f"{worse} of {count} random tensors are approximated worse, by at most "
+    text += f"{ratios.max() - 1:.1%} ({best} by the best order); median error "
+    return Evidence(f"{text}{np.median(ratios):.3f} of HOSVD's", [worse == 0])
+
+
+def _distance(thresholding: Any, Z: NumPyArray) -> float:
+    return float(np.linalg.norm(np.asarray(thresholding(Z).full()) - Z))
 
 
 def brute_force_tubal(points: Sequence[Point], quick: bool) -> Evidence:
@@ -123,8 +133,26 @@ def brute_force_tubal(points: Sequence[Point], quick: bool) -> Evidence:
     return Evidence(f"largest difference {worst:.1e}", [worst < 1e-12])
 
 
+def _beginnings(modes: Modes) -> list[Modes]:
+    """Modes of the rows of the matricisations of a tensor train."""
+    return [modes[:k] for k in range(1, len(modes))]
+
+
+def _halves(modes: Modes) -> list[Modes]:
+    """Modes of the nodes of a tree that halves the modes, and the halves again."""
+    if len(modes) == 1:
+        return []
+    middle = (len(modes) + 1) // 2
+    halves = (modes[:middle], modes[middle:])
+    return [node for half in halves for node in (half, *_halves(half))]
+
+
 def _bounds(
-    kind: Callable[[Any], Any], orders: Sequence[int], bound: Callable[[int], float], quick: bool
+    kind: Callable[[int], Any],
+    orders: Sequence[int],
+    bound: Callable[[int], float],
+    cuts: Callable[[Modes], list[Modes]],
+    quick: bool,
 ) -> Evidence:
     """Ratios for random tensors, half of them with decaying spectra."""
     rng, parts, holds = np.random.default_rng(SEED), [], []
@@ -136,17 +164,17 @@ def _bounds(
             Z = rng.standard_normal(shape)
             if k % 2:
                 Z = Z * np.prod(np.indices(shape) + 1.0, axis=0) ** -1.0
-            H = kind(int(rng.integers(1, 3))).for_shape(shape)
-            error = np.linalg.norm(np.asarray(H(Z).full()) - Z)
-            least: float = max(_tail(Z, *one) for one in H.matricisations(shape))
-            worst = max(worst, float(error) / least)
+            r = int(rng.integers(1, 3))
+            error = _distance(kind(r).for_shape(shape), Z)
+            least = max(_tail(Z, modes, r) for modes in cuts(tuple(range(d))))
+            worst = max(worst, error / least)
         parts.append(f"d = {d}: {worst:.3f} (bound {bound(d):.3f})")
         holds.append(worst <= bound(d))
     return Evidence(f"largest ratio to a lower bound of the best error, {count} tensors each: "
                    + ", ".join(parts), holds)  # fmt: skip
 
 
-def _tail(Z: NumPyArray, modes: tuple[int, ...], rank: int) -> float:
+def _tail(Z: NumPyArray, modes: Modes, rank: int) -> float:
     """Error that the rank of a matricisation enforces."""
     matrix = np.moveaxis(Z, modes, range(len(modes))).reshape(size([Z.shape[k] for k in modes]), -1)
     return float(np.linalg.norm(np.linalg.svd(matrix, compute_uv=False)[rank:]))

@@ -16,6 +16,7 @@ __all__ = ["PANELS", "diagrams"]
 RATIO = "matrices"
 PANELS = {
     "sparse 5": "Sparse(5), 256 entries",
+    "sparse 20": "Sparse(20), 256 entries",
     "sparse 40": "Sparse(40), 256 entries",
     "mmv": "RowSparse(10), 128 x L",
     "matrix 3": "matrices, 30x30, rank 3",
@@ -26,10 +27,12 @@ PANELS = {
     "hierarchical 4": "HierarchicalTucker(2), 6x6x6x6",
     "hierarchical 5": "HierarchicalTucker(2), 4x4x4x4x4",
     "tubal": "Tubal(2), 20x20x10",
-    "growing": "SeMP (4,4,4), nearly low rank, 12x12x12",
+    "growing 1.5": "SeMP (4,4,4), spectra k^-1.5, 12x12x12",
+    "growing 2.5": "SeMP (4,4,4), spectra k^-2.5, 12x12x12",
     "convex 3": "nuclear norms, 8x8x8, rank 1",
     "convex 4": "nuclear norms, 6x6x6x6, rank 1",
-    "trimmed A2": "HOOI (2,2,2), 15x15x15: A2",
+    "trimmed A2": "TrimTIHT, KaczTIHT, Gaussian rows (A2)",
+    "trimmed A4": "TrimTIHT, KaczTIHT, rank-one rows (A4)",
 }
 COLUMNS = 3
 # The default in one colour everywhere; ancestors in the others, that people who do not see all

@@ -34,8 +34,8 @@ NAMES = ("sparse", "mmv", "matrix", "tucker", "train", "hierarchical", "tubal", 
          "convex", "trimmed")  # fmt: skip
 DEFAULT = "default"
 # Error of an approximation, relative to the best one of its rank, that counts as good; the entries
-# of the cores of nearly low-rank tensors decay as (i j k)^-POWER
-NEAR, POWER = 2.0, 2.5
+# of the cores of nearly low-rank tensors decay as (i j k)^-power
+NEAR, POWERS = 2.0, (1.5, 2.5)
 # 500 epochs end many runs of NIHT that converge; convex programs cannot stall, and end with a gap
 PATIENT = ResidualBelow(1e-6) | Stalled() | MaxEpochs(1000)
 CONVEX, CONVEX_TOL = ResidualBelow(1e-6) | MaxEpochs(200), 1e-2
@@ -80,7 +80,7 @@ def _mmv(n: int = 128, s: int = 10) -> list[Series]:
     ):
         found.append(
             Series(panel="mmv", method=name, solver=solver, target=RowSparse(s), shape=(n, count),
-                   per_dof=per_dof, trials=20, rows="columns", truth=sparse_truth((n, count), s),
+                   per_dof=per_dof, trials=30, rows="columns", truth=sparse_truth((n, count), s),
                    split="column by" in name)
         )  # fmt: skip
     return found
@@ -132,9 +132,10 @@ def _growing() -> list[Series]:
     """Nearly low-rank tensors, at a fixed rank and one that grows."""
     shape, rank = (12, 12, 12), (4, 4, 4)
     return [
-        Series(panel="growing", method=name, solver=TIHT(schedule=schedule), target=SeMP(rank),
-               shape=shape, per_dof=(1.2, 1.35, 1.5, 1.65, 1.8, 2, 2.5), trials=20, tol=NEAR,
-               truth=decaying_truth(shape, POWER), near=True)
+        Series(panel=f"growing {power}", method=name, solver=TIHT(schedule=schedule),
+               target=SeMP(rank), shape=shape, per_dof=(1.2, 1.35, 1.5, 1.65, 1.8, 2, 2.5),
+               trials=20, tol=NEAR, truth=decaying_truth(shape, power), near=True)
+        for power in POWERS
         for name, schedule in (("fixed rank", None), ("growing rank", GrowingRank(1, 50)))
     ]  # fmt: skip
 
