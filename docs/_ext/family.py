@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from docutils import nodes
+from docutils.parsers.rst import directives
 from realdata import markdown
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
@@ -47,9 +48,13 @@ def claims(rows: Sequence[dict[str, str]]) -> list[list[str]]:
 
 
 class FamilyTable(SphinxDirective):
-    """A table from a CSV file of the benchmark, and when it was measured."""
+    """A table from a CSV file of the benchmark, and when it was measured.
+
+    ``:verdicts:`` says which claims to show.
+    """
 
     required_arguments = 1
+    option_spec = {"verdicts": directives.unchanged}  # noqa: RUF012 - as docutils has it
 
     def run(self) -> list[nodes.Node]:
         """Read the file and format it."""
@@ -60,7 +65,8 @@ class FamilyTable(SphinxDirective):
             lines, dates = halves(points), {point.measured for point in points}
         else:
             with Path(path).open(newline="", encoding="utf-8") as file:
-                rows = list(csv.DictReader(file))
+                wanted = self.options["verdicts"].split()
+                rows = [row for row in csv.DictReader(file) if row["verdict"] in wanted]
             lines, dates = claims(rows), {row["measured"] for row in rows}
         text = f"{markdown(lines)}\n\nMeasured on {' and '.join(sorted(dates))}.\n"
         return self.parse_text_to_nodes(text)

@@ -114,7 +114,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     checks      each check of a result on cases with known answers: how often it is wrong, against
                 the rate that it states, and the threshold that would have that rate; four minutes
     family      a phase diagram for each format of the paper's family, the ancestor beside the
-                default, and the claims of the publications, judged by numbers; ten minutes
+                default, and the claims of the publications, judged by numbers; a quarter of an hour
 
     \b
     Yardsticks of `stack`:

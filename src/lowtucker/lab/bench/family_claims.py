@@ -94,16 +94,19 @@ def fewer_epochs(points: Points, quick: bool) -> Evidence:
 
 
 def joint_columns(points: Points, quick: bool) -> Evidence:
-    """Measurements for each column at 50 %, as the number of columns grows."""
-    methods = ["column by column, L = 8", *(f"MStoIHT, L = {L}" for L in (1, 2, 4, 8))]
-    own = {name: half(_of(points, "mmv", name)) for name in methods}
-    per = {name: m / int(name.rpartition(" ")[2]) for name, m in own.items()}
-    auto = {L: half(_of(points, "mmv", f"{DEFAULT}, L = {L}")) / L for L in (1, 8)}
-    text = "; ".join(f"{name}: {m:.1f}" for name, m in per.items())
-    text += "".join(f"; {DEFAULT}, L = {L}: {m:.1f}" for L, m in auto.items())
-    apart, *joint = per.values()
-    falling = [_less(b, a) for a, b in pairwise(joint)]
-    return Evidence(f"measurements per column at 50 %: {text}", [_less(joint[-1], apart), *falling])
+    """Eight columns that share a support, together and one by one."""
+    apart, together = _per_column(points, "column by column", 8), _per_column(points, "MStoIHT", 8)
+    text = f"L = 8, 50 % at {together:.1f} measurements per column, column by column {apart:.1f}"
+    return Evidence(text, [_less(together, GAIN * apart)])
+
+
+def more_columns(points: Points, quick: bool) -> Evidence:
+    """Measurements for each column at 50 %, from each number of columns to its double."""
+    own = {L: _per_column(points, "MStoIHT", L) for L in (1, 2, 4, 8)}
+    auto = {L: _per_column(points, DEFAULT, L) for L in (1, 8)}
+    text = ", ".join(f"L = {L}: {m:.1f}" for L, m in own.items())
+    text += f"; {DEFAULT} " + ", ".join(f"L = {L}: {m:.1f}" for L, m in auto.items())
+    return Evidence(f"MStoIHT {text}", [_less(b, a) for a, b in pairwise(own.values())])
 
 
 def pursuit(points: Points, quick: bool) -> Evidence:
@@ -242,6 +245,10 @@ def _rho(points: Points, panel: str, method: str) -> float:
     return own[0].dof / half(own) if own else math.nan
 
 
+def _per_column(points: Points, method: str, columns: int) -> float:
+    return half(_of(points, "mmv", f"{method}, L = {columns}")) / columns
+
+
 def _convex(points: Points, panel: str) -> dict[str, float]:
     return {name: half(_of(points, panel, name)) for name in (DEFAULT, "square deal", "SNN")}
 
@@ -266,7 +273,9 @@ CLAIMS = (
           "the phase transition.", pursuit),
     Claim("sparse", OURS, NEEDS, default_needs),
     Claim("mmv", QIN, "Joint sparsity needs fewer measurements per column than StoIHT column by "
-          "column, and ever fewer as L grows.", joint_columns),
+          "column.", joint_columns),
+    Claim("mmv", QIN, "The measurements per column at 50 % fall with every doubling of L.",
+          more_columns),
     Claim("matrix", "Tanner, Wei 2013; lowtucker", "30x30, rank 3: half is recovered near rho = "
           "0.75 by NIHT and 0.9 by the default.", matrix_ratio),
     Claim("tucker", OURS, NEEDS, default_needs),

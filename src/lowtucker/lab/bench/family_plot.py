@@ -53,7 +53,8 @@ def diagrams(points: Sequence[Point]) -> Any:
         (_ratios if name == RATIO else _shares)(cell, _own(points, name))
         cell.set_title(PANELS[name], fontsize=10)
         cell.grid(alpha=0.25)
-        cell.legend(fontsize=7.5, loc="best")
+        many = len(cell.get_lines()) > 4
+        cell.legend(fontsize=6 if many else 7.5, loc="best", framealpha=0.6)
     for cell in cells[len(panels) :]:
         cell.set_axis_off()
     return figure
