@@ -306,3 +306,5 @@ def test_judged_claims_have_verdict_numbers_and_date(monkeypatch):
     monkeypatch.setattr(family_claims, "CLAIMS", (claim,))
     (one,) = judge(["sparse"], [POINT, replace(POINT, panel="tubal")])
     assert (one.verdict, one.numbers) == ("supported", "1")
+    (quick,) = judge(["sparse"], [POINT], quick=True)
+    assert quick.verdict == "open"

@@ -82,8 +82,8 @@ def _write(
     if update and stated.exists():
         claims = claims + [c for c in read(stated, Judged) if c.name not in names]
     points.sort(key=lambda p: NAMES.index(name_of(p.panel)))
-    order = [claim.text for claim in CLAIMS]
-    claims.sort(key=lambda c: (NAMES.index(c.name), order.index(c.claim)))
+    order = [(claim.name, claim.text) for claim in CLAIMS]
+    claims.sort(key=lambda c: order.index((c.name, c.claim)))
     write_csv(points, at)
     write_csv(claims, stated)
     write_picture(diagrams(points), picture, dpi=100)
