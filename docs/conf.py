@@ -30,6 +30,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "commands",
     "docstrings",
+    "family",
     "realdata",
     "statuses",
     "mathml",

@@ -37,6 +37,7 @@ OPTIONS = {
     "costs": (),
     "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel"),
     "checks": ("quick", "seed"),
+    "family": ("only", "quick", "update", "output"),
 }
 
 
@@ -46,8 +47,9 @@ OPTIONS = {
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="stack, recover, structured, realdata: the yardsticks to run. verdict: indices "
-              "of problems, to run alone and to print whole.")  # fmt: skip
+              help="stack, recover, structured, realdata: the yardsticks to run. family: the "
+              "formats. verdict: indices of problems, to run alone and to print "
+              "whole.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one.")  # fmt: skip
@@ -66,10 +68,13 @@ OPTIONS = {
               f"{DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
               help="stack: measure once instead of nine times. realdata: omit the methods that the "
-              "library is compared with. verdict: 60 problems. checks: a tenth of the "
+              "library is compared with. verdict: 60 problems. checks, family: a tenth of the "
               "cases.")  # fmt: skip
 @click.option("--update", is_flag=True, default=None,
-              help="realdata: keep rows of the --csv file that are not run again.")  # fmt: skip
+              help="realdata, family: keep rows of the files that are not measured "
+              "again.")  # fmt: skip
+@click.option("-o", "--output", type=click.Path(path_type=Path),
+              help="family: folder for points.csv, claims.csv and diagrams.png.")  # fmt: skip
 @click.option("--problems", type=click.IntRange(min=1),
               help="verdict: number of problems, default 2000.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0),
@@ -83,8 +88,8 @@ OPTIONS = {
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, data: Path | None, quick: bool | None,
-          update: bool | None, problems: int | None, seed: int | None, jobs: int | None,
-          kernel: str | None, overwrite: bool) -> None:  # fmt: skip
+          update: bool | None, output: Path | None, problems: int | None, seed: int | None,
+          jobs: int | None, kernel: str | None, overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
@@ -108,6 +113,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 error estimate are right; half an hour
     checks      each check of a result on cases with known answers: how often it is wrong, against
                 the rate that it states, and the threshold that would have that rate; four minutes
+    family      a phase diagram for each format of the paper's family, the ancestor beside the
+                default, and the claims of the publications, judged by numbers; a quarter of an hour
 
     \b
     Yardsticks of `stack`:
@@ -143,12 +150,16 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       D4  the same, whole days missing         N2  ocean temperature
       D5  responses to IL-2                    N3  winds
 
+    \b
+    Formats of `family`:
+      sparse  mmv  matrix  tucker  train  hierarchical  tubal  growing  convex  trimmed
+
     Exit code 0 if every target was met, 3 if one was missed.
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder, "data": data,
-               "quick": quick, "update": update, "problems": problems, "seed": seed,
-               "jobs": jobs, "kernel": kernel}  # fmt: skip
+               "quick": quick, "update": update, "output": output, "problems": problems,
+               "seed": seed, "jobs": jobs, "kernel": kernel}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             raise click.UsageError(
@@ -156,14 +167,20 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
                 "--gigabytes to dask; --only and --quick to stack; --only, --data, --quick and "
                 "--update to realdata; --only, --quick, --problems, --seed, --jobs and --kernel to "
-                "verdict; --quick and --seed to checks."
+                "verdict; --quick and --seed to checks; --only, --quick, --update and --output to "
+                "family."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
         check_folder(file.parent)
     check_targets(files, overwrite or bool(update))
-    goals = None
-    if what == "recover":
+    goals: list[Any] | None = None
+    if what == "family":
+        from lowtucker.cli.family import family
+
+        rows = family(only, bool(quick), output, overwrite, bool(update))
+        goals = []  # claims are judged, not met
+    elif what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":
         rows = _structured(only, trials, gigabytes, folder)
