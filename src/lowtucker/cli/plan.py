@@ -68,8 +68,8 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
         check_folder(folder)
     try:
         made = lt.theory.plan(
-            shape, single(rank), operator, noise=noise, rate=rate, trials=trials, seed=seed, folder=folder,
-            workers=workers or available_workers(), progress=not quiet,
+            shape, single(rank), operator, noise=noise, rate=rate, trials=trials, seed=seed,
+            folder=folder, workers=workers or available_workers(), progress=not quiet,
         )  # fmt: skip
     except KeyboardInterrupt:
         kept = (
