@@ -53,7 +53,15 @@ if TYPE_CHECKING:
         to_scipy,
     )
     from lowtucker.problem import Problem
-    from lowtucker.recovery import RankSearch, complete, iterate, recover, solve
+    from lowtucker.recovery import (
+        FormatComparison,
+        RankSearch,
+        compare,
+        complete,
+        iterate,
+        recover,
+        solve,
+    )
     from lowtucker.run import History, Progress, ProgressBar
     from lowtucker.run.result import Result, load
     from lowtucker.run.stopping import (
@@ -149,6 +157,7 @@ __all__ = [
     "ErrorBelow",
     "FileFormatError",
     "Finding",
+    "FormatComparison",
     "FunctionOperator",
     "GrowingRank",
     "HTTensor",
@@ -206,6 +215,7 @@ __all__ = [
     "batch",
     "check_adjoint",
     "check_restriction",
+    "compare",
     "complete",
     "compose",
     "degrees_of_freedom",
@@ -265,7 +275,9 @@ _HOME = {
             "seeded_gaussian", "stack", "subsampled_transform", "to_pylops", "to_scipy",
         ],
         "problem": ["Problem"],
-        "recovery": ["RankSearch", "complete", "iterate", "recover", "solve"],
+        "recovery": [
+            "FormatComparison", "RankSearch", "compare", "complete", "iterate", "recover", "solve",
+        ],
         "run": ["History", "Progress", "ProgressBar"],
         "run.result": ["Result", "load"],
         "run.stopping": [

@@ -50,6 +50,12 @@ UNEVEN = 0.5
 # Determined. Error estimates above HOPELESS, and upper ends of their intervals above LARGEST, are a
 # reason not to trust X; held-out residuals, of data that no low rank explains, above POOR_FIT
 HOPELESS, LARGEST, POOR_FIT = 0.3, 0.6, 0.5
+# Other formats than Tucker. Smallest gain of A on tangent directions, relative to the largest,
+# below which X is not determined; held-out residuals of exact fits above which others fit as well,
+# where the residual of what was fitted is smaller by this share
+BLIND, INEXACT, OVERFITTED = 1e-4, 1e-3, 0.1
+# Held-out measurements below which another fit says nothing
+LEAST_HELD = 5
 # A fit is finished by Gauss-Newton steps where it has so much left, in units of the error by noise
 # or of tol
 UNFINISHED, FAR = 0.2, 10.0

@@ -99,7 +99,8 @@ def test_a_batch_equals_a_loop(case):
         close(X.take([k]).single(), one.full())
         close(X.project(G).full()[k], one.project(G[k]).full())
         np.testing.assert_allclose(X.norm()[k], one.norm(), rtol=1e-12)
-    np.testing.assert_allclose((X * [1.0, 2.0, -3.0]).full()[2], -3 * X.full()[2], rtol=1e-12)
+    # powers of two: exact, whatever cancels in an entry
+    np.testing.assert_array_equal((X * [1.0, 2.0, -4.0]).full()[2], -4 * X.full()[2])
 
 
 def test_the_input_is_not_changed(case):

@@ -45,6 +45,7 @@ def test_gallery_has_all_topics_listed_on_the_site():
     assert topics == {
         "first_recovery", "candle", "hyperspectral", "holes", "coded_aperture", "regression",
         "own_operator", "larger_than_memory", "cluster", "from_matlab",
+        "spikes", "many_columns", "tensor_train", "tubal_video",
     }  # fmt: skip
 
 

@@ -364,7 +364,31 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     uneven = lt.DenseOperator((left * np.logspace(0, -4, 100)) @ right.T, SHAPE)
     lt.recover(uneven, uneven.forward(X_TRUE), RANK)  # makes rows isotropic
     lt.theory.examine(uneven, RANK)
+    for H in FORMATS:
+        X = lt.random_tensor(H, SHAPE, seed=0)
+        lt.recover(A, A.forward(X), H)
+        (X + X).compress()
+    lt.recover(A, A.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=3)
+    rows = lt.gaussian(SHAPE, m=30, seed=1, dtype=complex).matrix
+    real = lt.DenseOperator(rows, SHAPE, dtype=np.float64)  # by products
+    lt.recover(real, real.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=1)
+    lt.theory.eta(lt.HOSVD(RANK), X_TRUE)
     assert calls_in_the_source() - APART <= reached
+
+
+FORMATS = [lt.Sparse(6), lt.TensorTrain((2, 2)), lt.HierarchicalTucker(2), lt.Tubal(1)]
+
+
+@pytest.mark.parametrize("name", ["svd", "svdvals", "qr", "eigh"])
+@pytest.mark.parametrize("H", FORMATS, ids=["sparse", "train", "tree", "tubal"])
+def test_formats_use_the_fallbacks(monkeypatch, H, name):
+    A, X = OPERATORS["dense"](), lt.random_tensor(H, SHAPE, seed=0)
+    y = A.forward(X)
+    fail(monkeypatch, np.linalg, name)
+    result = lt.recover(A, y, H, tol=1e-5)
+    assert result.success
+    assert relative_error(result.X, X) < 1e-4
+    np.testing.assert_allclose((X + X).compress().full(), 2 * X.full(), atol=1e-6)
 
 
 HOLES = draws(5).random((8, 7, 6)) < 0.5

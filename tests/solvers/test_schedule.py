@@ -55,6 +55,9 @@ def test_ranks_that_no_tensor_has_are_passed_over(recwarn):
     assert schedule.at(lt.HOSVD((1, 4, 4)), 1).rank == (1, 2, 2)
     assert schedule.at(lt.HOSVD((3, 1, 3)), 1).rank == (2, 1, 2)
     assert schedule.at(lt.HOSVD((2, 2, 4)), 1).rank == (1, 1, 1)  # not (1, 1, 2)
+    train = lt.TensorTrain((3, 9, 3))
+    assert lt.GrowingRank(1, epochs=2).at(train, 1, (3, 3, 3, 3)).rank == (2, 5, 2)
+    assert lt.GrowingRank(1, epochs=9).at(train, 4, (3, 3, 3, 3)).rank == (1, 3, 1)  # not (1, 4, 1)
     assert not recwarn.list
 
 

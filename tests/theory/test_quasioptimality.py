@@ -124,3 +124,92 @@ def test_hooi_uses_the_given_start():
 def test_invalid_arguments_raise(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+FORMATS = {
+    "train": (lt.TensorTrain((2, 2, 2)), (4, 4, 4, 4), math.sqrt(3)),
+    "tree": (lt.HierarchicalTucker(2), (4, 4, 4, 4), math.sqrt(5)),
+    "tree of five": (lt.HierarchicalTucker(2), (3, 3, 3, 3, 3), math.sqrt(7)),
+    "sparse": (lt.Sparse(7), (5, 6), 1.0),
+    "rows": (lt.RowSparse(2), (5, 6), 1.0),
+    "tubal": (lt.Tubal(2), (5, 6, 4), 1.0),
+    "SeMP": (lt.SeMP((2, 2, 2)), (5, 6, 4), math.sqrt(3)),
+}
+
+
+@pytest.mark.parametrize("name", FORMATS)
+@pytest.mark.parametrize("seed", range(4))
+def test_eta_of_every_format_is_at_most_the_proven_one(name, seed):
+    H, shape, proven = FORMATS[name]
+    Z = noisy(seed, shape)
+    found = lt.theory.eta(H, Z, starts=3)
+    assert found.proven == pytest.approx(proven)
+    assert 1 <= found.measured <= found.at_most * (1 + 1e-12)
+    assert found.at_most <= proven * (1 + 1e-12)
+    if proven == 1:
+        assert found.measured == 1
+
+
+def test_at_most_is_by_the_largest_tail_of_a_matricisation():
+    Z, H = noisy(0, (4, 4, 4, 4)), lt.TensorTrain((2, 3, 2))
+    tails = [
+        np.linalg.norm(np.linalg.svd(Z.reshape(4**k, -1), compute_uv=False)[r:])
+        for k, r in ((1, 2), (2, 3), (3, 2))
+    ]
+    error = np.linalg.norm(H(Z).full() - Z)
+    assert error <= math.sqrt(sum(t * t for t in tails)) * (1 + 1e-12)
+    assert lt.theory.eta(H, Z).at_most == pytest.approx(error / max(tails))
+    tree = lt.HierarchicalTucker(2, tree=((0, 2), (1, 3))).for_shape(Z.shape)
+    rows = dict(tree.matricisations(Z.shape))
+    assert set(rows) == {(0, 2), (0,), (2,), (1, 3), (1,), (3,)}
+    moved = np.transpose(Z, (0, 2, 1, 3)).reshape(16, 16)
+    pair = np.linalg.norm(np.linalg.svd(moved, compute_uv=False)[rows[0, 2] :])
+    assert np.linalg.norm(tree(Z).full() - Z) >= pair
+
+
+def test_contraction_takes_the_eta_of_a_thresholding():
+    sparse = lt.theory.contraction(0.05, 0.9, eta=lt.Sparse(5))
+    assert sparse.kappa == lt.theory.contraction(0.05, 0.9).kappa
+    train = lt.theory.contraction(0.02, 0.95, eta=lt.TensorTrain((2, 2)), block_norms=[1.1])
+    assert train.eta == pytest.approx(math.sqrt(2))
+    assert train.kappa == lt.theory.contraction(0.02, 0.95, eta=2**0.5, block_norms=[1.1]).kappa
+    assert lt.theory.best_step(0.05, eta=lt.Tubal(2)) == lt.theory.best_step(0.05)
+    with pytest.raises(ValueError, match="eta is infinite: a shrinkage is no approximation"):
+        lt.theory.contraction(0.05, 0.9, eta=lt.Shrinkage(1.0))
+    with pytest.raises(ValueError, match="for_shape"):
+        lt.theory.contraction(0.05, 0.9, eta=lt.TensorTrain(2))
+
+
+def test_the_theorem_bounds_a_run_on_sparse_vectors():
+    """With its isometry constant by brute force: all supports of 3 s = 3 entries."""
+    from itertools import combinations
+
+    rng = np.random.default_rng(0)
+    n, m = 8, 2000
+    matrix = rng.standard_normal((m, n))
+    grams = [
+        np.linalg.eigvalsh(matrix[:, list(c)].T @ matrix[:, list(c)] / m)
+        for c in combinations(range(n), 3)
+    ]
+    low, high = min(g[0] for g in grams), max(g[-1] for g in grams)
+    delta = max(1 - low, high - 1)
+    A = lt.DenseOperator(matrix, (n,))
+    x = np.zeros(n)
+    x[3] = 1.0
+    problem = lt.Problem(A, A.forward(x))
+    solver = lt.TIHT(step=0.9, thresholding=lt.Sparse(1))
+    bound = lt.theory.contraction_of(problem, x, solver, delta=delta)
+    assert bound.contracts
+    assert bound.eta == 1
+    result = lt.solve(problem, solver, X_true=x, stop=lt.MaxEpochs(10))
+    errors = result.history.error
+    assert (errors <= [bound.error_bound(t, 1.0) + 1e-12 for t in range(len(errors))]).all()
+    with pytest.raises(ValueError, match="delta must be a number for Sparse"):
+        lt.theory.contraction_of(problem, x, solver)
+
+
+def test_degrees_of_freedom_take_formats():
+    assert lt.degrees_of_freedom((5, 5, 6), lt.Sparse(7)) == 7
+    assert lt.degrees_of_freedom((30, 20), 3) == 3 * (30 + 20 - 3)
+    assert lt.degrees_of_freedom((30, 20), lt.HOSVD((3, 3))) == 3 * (30 + 20 - 3)
+    assert lt.degrees_of_freedom((6, 6, 6, 6), lt.TensorTrain(2)) == 12 + 24 + 24 + 12 - 12

@@ -8,7 +8,14 @@ from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, NOT_RECOVERED, IntTuple, console, operator_options
+from lowtucker.cli.common import (
+    FILE,
+    NOT_RECOVERED,
+    IntTuple,
+    console,
+    operator_options,
+    single,
+)
 
 __all__ = ["check"]
 
@@ -42,7 +49,7 @@ def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: 
     A = lt.io.load_operator(a, shape, name=name, order=order)
     with console(stderr=True).status("") as status:
         found = lt.theory.examine(
-            A, rank, block_size=block_size, starts=starts, seed=seed,
+            A, single(rank), block_size=block_size, starts=starts, seed=seed,
             report=lambda what: status.update(f"checking {what}"),
         )  # fmt: skip
     console().print(str(found), markup=False)

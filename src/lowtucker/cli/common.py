@@ -25,6 +25,7 @@ __all__ = [
     "check_targets",
     "console",
     "operator_options",
+    "single",
     "table",
     "write_picture",
 ]
@@ -181,3 +182,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Any:
     for row in rows:
         made.add_row(*row)
     return made
+
+
+def single(rank: Any) -> Any:
+    """Rank of one entry, such as that of a matrix, as a number."""
+    return rank[0] if isinstance(rank, tuple) and len(rank) == 1 else rank

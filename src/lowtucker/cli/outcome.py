@@ -24,6 +24,7 @@ from lowtucker.cli.common import (
     check_picture,
     check_targets,
     console,
+    single,
     write_picture,
 )
 
@@ -95,7 +96,7 @@ def as_rank(rank: Any, largest: tuple[int, ...] | None) -> Any:
         return lt.RankSearch(largest)
     if largest is not None:
         raise ValueError("--max-rank belongs to --rank auto. Omit one of them.")
-    return rank
+    return single(rank)
 
 
 def check_rank_known(rank: Any, largest: tuple[int, ...] | None, solver: Any) -> None:

@@ -13,6 +13,7 @@ from lowtucker.cli.common import (
     check_picture,
     check_targets,
     console,
+    single,
     write_picture,
 )
 
@@ -67,7 +68,7 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
         check_folder(folder)
     try:
         made = lt.theory.plan(
-            shape, rank, operator, noise=noise, rate=rate, trials=trials, seed=seed, folder=folder,
+            shape, single(rank), operator, noise=noise, rate=rate, trials=trials, seed=seed, folder=folder,
             workers=workers or available_workers(), progress=not quiet,
         )  # fmt: skip
     except KeyboardInterrupt:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numbers
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -83,6 +84,11 @@ def limit_of(rank: Any, shape: Rank) -> Rank | None:
         raise TypeError(
             f"rank must be a tuple of {len(shape)} integers, one per mode of {shape}, got "
             f'{rank!r}. Try rank=({example}) or rank="auto".'
+        )
+    if not isinstance(rank, Iterable):
+        raise TypeError(
+            f"rank must be a tuple of {len(shape)} integers, one per mode of {shape}, got "
+            f'{rank!r:.80}: estimators work at Tucker ranks. Try rank="auto".'
         )
     check_rank(tuple(rank), shape, warn=False)
     return None

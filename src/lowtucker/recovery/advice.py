@@ -14,6 +14,7 @@ from lowtucker.run.call import Call
 from lowtucker.run.result import Result
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Sparse, SparseTensor
 
 __all__ = ["explained"]
 
@@ -190,13 +191,15 @@ def _too_few(result: Result, call: Call) -> Hint:
 def _more_measurements(result: Result) -> dict[str, Any]:
     """As many as recover most tensors of the rank; twice as many where there is none."""
     enough = 2 * result.m if result.rank is None else PLENTY * result.degrees_of_freedom
+    if isinstance(result.X, SparseTensor):  # s of N places have to be found, too
+        enough = max(enough, Sparse(result.rank).block_size(result.X.shape))
     m = min(math.ceil(enough), size(result.X.shape))
     return {"m": m} if m > result.m else {}
 
 
 def _without(call: Call, name: str) -> dict[str, Any]:
     """Leave out an argument that was given, and a solver that needs it."""
-    if call.function == "solve" or not call.has(name):
+    if call.function == "solve" or not call.has(name) or (name == "rank" and call.has_format):
         return {}
     return {name: None} | ({"solver": "auto"} if call.has("solver") else {})
 

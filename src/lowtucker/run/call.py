@@ -74,6 +74,13 @@ class Call:
         return self.has("rank") and not self.searches_rank
 
     @property
+    def has_format(self) -> bool:
+        """Whether a thresholding was given in place of a rank, or to the solver."""
+        rank, solver = (self.arguments.get(name, "") for name in ("rank", "solver"))
+        is_format = rank.startswith("lt.") and not self.searches_rank
+        return is_format or (not rank and "thresholding=" in solver)
+
+    @property
     def searches_rank(self) -> bool:
         """Whether the rank was searched, by "auto" or a RankSearch."""
         rank = self.arguments.get("rank", "")

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import like, namespace, to_numpy
+from lowtucker._array import like, namespace, size, to_numpy
 from lowtucker._array.clock import Clock, TimeUp, check_time
 from lowtucker._array.errors import NotFinite, UnderdeterminedWarning, warn_caller
 from lowtucker._array.linalg import fallbacks
@@ -655,10 +655,11 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> B
         dof, equations = H.degrees_of_freedom(problem.shape), int(np.min(problem.equations))
         if equations < dof:
             what = f"rank {known}" if isinstance(H, TuckerTruncation) else f"format {H!r}"
+            better = min(max(3 * dof, H.block_size(problem.shape)), size(problem.shape))
             warn_caller(
                 f"{equations} measurements cannot determine a tensor of shape "
                 f"{problem.shape} and {what}, which has {dof} degrees of freedom. "
-                f"Take at least {dof}, better {3 * dof}.",
+                f"Take at least {dof}, better {better}.",
                 UnderdeterminedWarning,
             )
     return bound

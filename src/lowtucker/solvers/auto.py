@@ -43,17 +43,23 @@ def phases_of(solver: Any, problem: Problem, rank: Any) -> list[Solver]:
     return automatic(problem, rank)
 
 
-def of_format(thresholding: Thresholding, solver: Any) -> list[Solver]:
+def of_format(thresholding: Thresholding, solver: Any, problem: Problem) -> list[Solver]:
     """Solvers for a format that is given in place of a rank: all of them threshold to it.
 
     "auto" is StoGradMP for sparse formats, which recovered 50 of 50 vectors (n = 256, s = 20) at
     m = 70 where StoTIHT recovered 9 and TIHT 31, and then TIHT, which ends at the least-squares
-    fit on the support; for others steps on blocks, then on all rows.
+    fit on the support. For others it is TIHT, after steps on blocks where there are 2.8
+    measurements or more per degree of freedom: with fewer these end in local minima (6x6x6x6, TT
+    rank 2, 1.75 per degree of freedom: 8 of 16, TIHT alone 14), and blocks of sampled entries say
+    too little of a tensor (of order 6: StoTIHT did not converge at all).
     """
     if isinstance(solver, str) and solver.lower() == "auto":
         if isinstance(thresholding, Sparsity):
             return [StoGradMP(thresholding=thresholding), TIHT(thresholding=thresholding)]
-        return [StoTIHT(thresholding=thresholding), TIHT(thresholding=thresholding)]
+        last = TIHT(thresholding=thresholding)
+        plenty = PLENTY * thresholding.degrees_of_freedom(problem.shape)
+        by_blocks = problem.A.entry_samples() is None and problem.fewest_equations >= plenty
+        return [StoTIHT(thresholding=thresholding), last] if by_blocks else [last]
     phases = solver if isinstance(solver, list | tuple) and solver else [solver]
     return [_thresholding_to(thresholding, as_solver(one)) for one in phases]
 

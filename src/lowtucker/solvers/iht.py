@@ -162,7 +162,9 @@ class IHT(Thresholded):
     def _thresholding(self, bound: Bound, t: int) -> Any:
         """Thresholding of step t."""
         H: Any = bound.thresholding
-        return H if self.schedule is None else self.schedule.at(H, t // bound.steps_per_epoch)
+        if self.schedule is None:
+            return H
+        return self.schedule.at(H, t // bound.steps_per_epoch, bound.problem.shape)
 
     def _thresholding_before(self, bound: Bound, state: State) -> Any:
         """Thresholding that X came from; a start has the whole rank."""

@@ -339,6 +339,11 @@ class NuclearNorm(Shrinking):
         >>> round(float(max(norms)), 9)
         1.0
         """
+        if not isinstance(state, State):
+            raise TypeError(
+                f"state must be the state of a result, got {type(state).__name__}. Try "
+                "result.state."
+            )
         state = adopt(state, problem, None, Splitting)
         if state.memory is None:
             raise ValueError(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from lowtucker._array import as_integer
+from lowtucker._array.errors import RankWarning
 from lowtucker.thresholding import Thresholding
 
 __all__ = ["GrowingRank"]
@@ -46,23 +49,24 @@ class GrowingRank:
 
     def __post_init__(self) -> None:
         """Check what can be checked without a rank."""
-        as_integer(self.epochs, "epochs")
-        for r in self.start if isinstance(self.start, tuple | list) else (self.start,):
-            as_integer(r, "start")
-        if isinstance(self.start, list):
-            object.__setattr__(self, "start", tuple(self.start))
+        object.__setattr__(self, "epochs", as_integer(self.epochs, "epochs"))
+        several = isinstance(self.start, tuple | list)
+        start = tuple(as_integer(r, "start") for r in (self.start if several else (self.start,)))
+        object.__setattr__(self, "start", start if several else start[0])
 
-    def at(self, thresholding: Thresholding, epoch: int) -> Any:
-        """Thresholding in an epoch, counted from 0."""
-        rank = thresholding.rank
-        if epoch >= self.epochs:
-            return thresholding
-        first = self._first(rank)
-        share = max(0, epoch) / self.epochs
-        if isinstance(rank, tuple):
-            grown = tuple(s + int((r - s) * share) for s, r in zip(first, rank, strict=True))
-            return thresholding.at_rank(grown)
-        return thresholding.at_rank(first + int((rank - first) * share))
+    def at(
+        self, thresholding: Thresholding, epoch: int, shape: tuple[int, ...] | None = None
+    ) -> Any:
+        """Thresholding in an epoch, counted from 0; at the rank that tensors of a shape attain."""
+        whole: Any = thresholding
+        return whole if epoch >= self.epochs else _grown(self, whole, epoch, shape)
+
+    def _rank(self, rank: Any, epoch: int) -> Any:
+        """Rank in an epoch."""
+        first, share = self._first(rank), max(0, epoch) / self.epochs
+        if not isinstance(rank, tuple):
+            return first + int((rank - first) * share)
+        return tuple(s + int((r - s) * share) for s, r in zip(first, rank, strict=True))
 
     def check(self, thresholding: Thresholding) -> None:
         """Refuse a thresholding whose rank cannot grow from the start."""
@@ -90,3 +94,16 @@ class GrowingRank:
             f"start = {self.start} of the schedule does not fit a rank of {rank}. Try "
             "GrowingRank(start=1)."
         )
+
+
+@lru_cache(maxsize=64)  # every step of an epoch asks
+def _grown(
+    schedule: GrowingRank, thresholding: Any, epoch: int, shape: tuple[int, ...] | None
+) -> Any:
+    """Thresholding of an epoch, without a warning of ranks that are passed over."""
+    made = thresholding.at_rank(schedule._rank(thresholding.rank, epoch))
+    if shape is None:
+        return made
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RankWarning)
+        return made.for_shape(shape)

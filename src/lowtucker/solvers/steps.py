@@ -5,15 +5,18 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from lowtucker._array import Array, as_number, namespace
+from lowtucker._array import Array, as_number, namespace, size
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import State
+from lowtucker.thresholding.protocol import unfolded_noise
 
 __all__ = ["check_step", "judge", "normalised_step"]
 
 # The automatic step's guard (see `judge`): after a step that did harm the damping is multiplied by
 # CUT, after any other by GROW, up to 1.
 HARM, CUT, GROW = 4.5, 0.5, 1.1
+# Longest step on sampled entries, in units of that on a tensor with entries of one size, N
+SPREAD = 4.0
 
 
 def check_step(step: Any) -> None:
@@ -51,7 +54,13 @@ def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     ok = (seen > 0) & xp.isfinite(seen)
     one = xp.ones_like(seen)
     search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2
+    if block.A.entry_samples() is not None:
+        # where the block sees next to nothing of P g there is no telling how long the step may be
+        search = xp.minimum(search, one * SPREAD * size(X.shape))
     gain = thresholding.noise_gain(X.shape)
+    if not block.A.traits.isotropic:
+        # sampled entries leave noise of heavier tails: with less, tensor trains of order 6 blew up
+        gain = max(gain, unfolded_noise(X.shape))
     return search / xp.maximum(one, one * (gain / 2) / block.count)
 
 

@@ -25,7 +25,7 @@ __all__ = ["StoGradMP"]
 # Epochs with one support and no fall of the residual after which it is stuck
 SETTLED = 3
 # Fall of the gradient, and steps, after which conjugate gradients end
-FALL, STEPS = 1e-6, 100
+FALL, STEPS = 1e-9, 100
 
 
 @dataclass(frozen=True)

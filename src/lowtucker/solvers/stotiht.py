@@ -112,7 +112,8 @@ class StoTIHT(DrawnBlocks, IHT):
         ):
             raise ValueError(
                 f"KaczmarzRows needs a fixed step and no trim, got step={self.step!r} and "
-                f"trim={self.trim!r}. Try step=1.0, or TIHT(trim=0.05)."
+                f"trim={self.trim!r}. Try step=1.0 with blocks of all m rows (step N / b must be "
+                "below 2), or TIHT(trim=0.05)."
             )
 
 

@@ -56,7 +56,7 @@ def _attainable(rank: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def per_mode(rank: Any, shape: tuple[int, ...] | None) -> Any:
-    """Rank r of a matrix as its Tucker rank (r, r); any other rank as it is.
+    """Rank r of a matrix as its Tucker rank (r, r), of a vector as (r,); any other rank as it is.
 
     Examples
     --------
@@ -64,7 +64,7 @@ def per_mode(rank: Any, shape: tuple[int, ...] | None) -> Any:
     ((3, 3), (3, 3, 3))
     """
     is_number = isinstance(rank, numbers.Integral) and not isinstance(rank, bool)
-    return (int(rank), int(rank)) if is_number and shape and len(shape) == 2 else rank
+    return (int(rank),) * len(shape) if is_number and shape and len(shape) <= 2 else rank
 
 
 def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
@@ -149,6 +149,11 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: Any) -> int:
     7
     """
     shape = as_shape(shape)
+    if isinstance(rank, type):
+        raise TypeError(
+            f"rank must be a tuple of integers or a thresholding, got the class {rank.__name__}. "
+            f"Try {rank.__name__}(3)."
+        )
     of_format = getattr(rank, "degrees_of_freedom", None)
     if of_format is not None:
         return int(rank.for_shape(shape).degrees_of_freedom(shape))

@@ -16,7 +16,7 @@ from lowtucker.operators.design import TangentDesign
 from lowtucker.run.units import exponent_of
 from lowtucker.solvers.sampling import BlockSampler, KaczmarzRows, RandomRows
 from lowtucker.tensor.random import random_tucker
-from lowtucker.tensor.rank import attainable_rank, check_rank
+from lowtucker.tensor.rank import attainable_rank, check_rank, per_mode
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -309,7 +309,7 @@ class _Found(NamedTuple):
 
 def within(rank: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     """Return the rank reduced to the shape, and to an attainable one."""
-    rank = check_rank(rank, warn=False)
+    rank = check_rank(per_mode(rank, shape), warn=False)
     if len(rank) == len(shape):
         rank = tuple(min(r, n) for r, n in zip(rank, shape, strict=True))
     return attainable_rank(check_rank(rank, shape, warn=False))

@@ -83,14 +83,19 @@ def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Se
             f"thresholding must be a Thresholding, got {thresholding!r}. "
             "Try lowtucker.HOSVD((3, 3, 3))."
         )
-    proven = float(thresholding.eta)
     if Z is None:
-        return Eta(proven)
+        if thresholding.eta != thresholding.eta:
+            raise ValueError(
+                f"eta of {thresholding!r} depends on the number of modes, which it does not know. "
+                "Try thresholding.for_shape(shape)."
+            )
+        return Eta(float(thresholding.eta))
     starts = as_integer(starts, "starts", 0)
     Z = to_numpy(Z.full() if isinstance(Z, Iterate) else as_float(as_tensor(Z, "Z"), "Z"))
     if not np.isfinite(Z).all():
         raise ValueError("Z has NaN or infinite entries: it has no simple approximation.")
     thresholding = thresholding.for_shape(Z.shape)
+    proven = float(thresholding.eta)
     scale = float(np.linalg.norm(Z)) or 1.0
     Z = Z / scale
     tried = [thresholding(Z)]

@@ -283,6 +283,11 @@ class _Setting:
     ) -> _Setting:
         """Check the arguments of :func:`contraction`."""
         eta = eta.eta if isinstance(eta, Thresholding) and not isinstance(eta, type) else eta
+        if eta != eta:
+            raise ValueError(
+                "eta of this thresholding depends on the number of modes, which it does not know. "
+                "Try thresholding.for_shape(shape)."
+            )
         if eta == math.inf:
             raise ValueError(
                 "eta is infinite: a shrinkage is no approximation to a set, and the theorem does "

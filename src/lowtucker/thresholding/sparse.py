@@ -13,8 +13,10 @@ import numpy as np
 from lowtucker._array import (
     Array,
     all_finite,
+    as_float,
     as_integer,
     as_shape,
+    as_tensor,
     like,
     namespace,
     put,
@@ -117,10 +119,14 @@ class SparseTensor(Iterate):
         """Modes that places count along."""
         return self.shape[: len(self.shape) - len(self.row)]
 
-    def support(self) -> np.ndarray[Any, Any]:
-        """Return the places, of one tensor, whose entries or rows are not zero."""
+    def support(self, share: float = 0.0) -> np.ndarray[Any, Any]:
+        """Return the places, of one tensor, whose entries or rows are not zero.
+
+        Those up to a share of the largest count as zero.
+        """
         sizes = to_numpy(_sizes(self.values, len(self.row)))
-        return to_numpy(self.places)[sizes > 0]
+        found: np.ndarray[Any, Any] = sizes > share * sizes.max(initial=0.0)
+        return np.asarray(to_numpy(self.places)[found])
 
     def full(self) -> Array:
         """Return the full tensor, shape (*batch, n_1, ..., n_d)."""
@@ -225,6 +231,7 @@ class Sparsity(ThresholdingDefaults):
 
     def degrees_of_freedom(self, shape: tuple[int, ...]) -> int:
         """Count the entries that may differ from zero."""
+        self.for_shape(shape)
         return self.rank * size(shape[len(self._grid(shape)) :])
 
     def __call__(self, Z: Array) -> SparseTensor:
@@ -232,6 +239,7 @@ class Sparsity(ThresholdingDefaults):
 
         Of entries of the same size those with the lower index.
         """
+        Z = as_float(as_tensor(Z, "Z"), "Z")
         modes = Z.ndim if self.modes is None else self.modes
         shape = tuple(Z.shape[Z.ndim - modes :])
         if self.modes is None:

@@ -7,7 +7,7 @@ from typing import Any, Literal, Self
 
 import numpy as np
 
-from lowtucker._array import Array, as_array, as_integer, as_shape, size
+from lowtucker._array import Array, as_array, as_float, as_integer, as_shape, as_tensor, size
 from lowtucker.tensor.decompose import check_mode_order, hooi, hosvd, quasi_optimality, sthosvd
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, multilinear_rank
 from lowtucker.tensor.tucker import TuckerTensor
@@ -168,6 +168,7 @@ class SeMP(TuckerTruncation):
 
     def __call__(self, Z: Array) -> TuckerTensor:
         """Approximate Z."""
+        Z = as_float(as_tensor(Z, "Z"), "Z")
         shape = tuple(Z.shape[Z.ndim - len(self.rank) :])
         return sthosvd(Z, self.rank, mode_order=self.modes(shape), warn=False)
 

@@ -25,6 +25,8 @@ from lowtucker.recovery.holdout import Candidate, Holdout
 from lowtucker.run.progress import Callback
 from lowtucker.run.result import Result
 from lowtucker.solvers import Solver
+from lowtucker.solvers.iht import Thresholded
+from lowtucker.solvers.manifold import Manifold
 from lowtucker.status import Status
 from lowtucker.tensor.rank import check_rank, per_mode
 from lowtucker.thresholding import (
@@ -39,6 +41,8 @@ __all__ = ["Compared", "FormatComparison", "compare"]
 
 # Measurements per degree of freedom of the formats that are tried where none are given
 PER_DOF = (8, 3)
+# Measurements that are held out at least, where there are enough
+LEAST = 10
 # Standard errors by which a candidate must be worse to be no tie
 CLEARLY = 2.0
 
@@ -60,7 +64,8 @@ class Compared:
     result : Result
         The fit.
     tie : bool
-        Whether it is not clearly worse than the best: by two standard errors of the difference.
+        Whether it is not clearly worse than the best: by two standard errors of the difference, or
+        twice the sum of both standard errors; fits that both converged to ``tol`` are ties.
     """
 
     name: str
@@ -99,18 +104,22 @@ class FormatComparison:
         return tuple(row for row in self.rows if row.tie)
 
     def plot(self, ax: Any = None) -> Any:
-        """Draw the held-out errors with their standard errors, and return the Matplotlib axes."""
+        """Draw the held-out errors with their standard errors, and return the Matplotlib axes.
+
+        Candidates that are clearly worse than the best are grey.
+        """
         from lowtucker._plotting import new_figure
 
         if ax is None:
             ax = new_figure(width=7.0, height=1.2 + 0.4 * len(self.rows))[1]
         rows = self.rows[::-1]
         values = [row.held_out for row in rows]
-        bars = ax.barh(
-            [row.name for row in rows], values, xerr=[row.standard_error for row in rows], height=0.6
-        )
-        for bar, row in zip(bars, rows, strict=True):
-            bar.set_alpha(1.0 if row.tie else 0.45)
+        for row in rows:
+            colour = "C0" if row.tie else "0.6"
+            ax.errorbar(
+                row.held_out, row.name, xerr=row.standard_error, fmt="o", color=colour, capsize=3
+            )
+        ax.grid(axis="y", alpha=0.3)
         if min(values) > 0 and max(values) > 20 * min(values):
             ax.set_xscale("log")
         ax.set_xlabel(f"relative error on {self.held} held-out measurements")
@@ -192,7 +201,7 @@ def compare(
     shape, order, weights, tol, max_epochs, loss, callbacks
         As in :func:`lowtucker.recover`.
     held_out : float
-        Share of the measurements that no candidate sees.
+        Share of the measurements that no candidate sees; at least 10 of them, or a quarter.
     max_seconds : float, optional
         Limit on the wall time of the whole call, in equal parts for the candidates.
     seed : int
@@ -219,12 +228,14 @@ def compare(
     problem = Problem(as_operator(A, shape, order=order), y, weights)
     if problem.batch_shape:
         raise ValueError(
-            f"compare takes one problem, got a batch of {problem.batch_shape}. Compare on one."
+            f"compare takes one problem, got a batch of {problem.batch_shape}. Try one of them: "
+            "A.trial(0), y[0]."
         )
     share = as_number(held_out, "held_out", positive=True)
     if share >= 1:
         raise ValueError(f"held_out is a share of the measurements, below 1, got {share:g}.")
     named = _named(candidates, problem)
+    share = max(share, min(LEAST / problem.m, 0.25))
     parts = _split(problem, share, seed)
     clock = Clock(None if max_seconds is None else as_number(max_seconds, "max_seconds", 0.0))
     fit = Fit("auto", tol, max_epochs, max_seconds, None, None, seed, callbacks, loss)
@@ -272,7 +283,16 @@ def _split(problem: Problem, share: float, seed: Seed) -> Holdout:
 def _ranked(fits: Sequence[tuple[str, Any, Result, Candidate]], parts: Holdout) -> FormatComparison:
     """Order by the held-out error, and mark what is not clearly worse than the best."""
     fits = sorted(fits, key=lambda one: one[3].score if math.isfinite(one[3].score) else math.inf)
-    best = fits[0][3]
+    _, _, first, best = fits[0]
+
+    def is_tie(result: Result, scored: Candidate) -> bool:
+        if scored is best or first.status is result.status is Status.CONVERGED:
+            return True  # what differs is a matter of tol
+        # a few large losses make a difference uncertain, but not the errors themselves
+        apart = scored.score - best.score
+        spread = _standard_error(scored) + _standard_error(best)
+        return scored.worse_by(best) <= CLEARLY and apart <= CLEARLY * spread
+
     rows = tuple(
         Compared(
             name,
@@ -281,7 +301,7 @@ def _ranked(fits: Sequence[tuple[str, Any, Result, Candidate]], parts: Holdout) 
             _standard_error(scored),
             result.degrees_of_freedom,
             result,
-            bool(scored is best or scored.worse_by(best) <= CLEARLY),
+            is_tie(result, scored),
         )
         for name, candidate, result, scored in fits
     )
@@ -303,7 +323,11 @@ def _named(candidates: Any, problem: Problem) -> dict[str, Any]:
     if isinstance(candidates, Mapping):
         named = {str(name): one for name, one in candidates.items()}
     elif isinstance(candidates, list | tuple):
-        named = {_name(one): one for one in candidates}
+        named = {}
+        for one in candidates:
+            name = _name(per_mode(one, problem.shape))
+            alike = sum(other.split(" (again")[0] == name for other in named)
+            named[f"{name} (again {alike})" if alike else name] = one
     else:
         raise TypeError(
             f"candidates must be a list, or a dict with names, got {candidates!r:.80}. Try "
@@ -317,10 +341,23 @@ def _named(candidates: Any, problem: Problem) -> dict[str, Any]:
 def _checked(candidate: Any, shape: tuple[int, ...]) -> Any:
     if isinstance(candidate, Thresholding) and not isinstance(candidate, type):
         return candidate.for_shape(shape)
-    if candidate is None or isinstance(candidate, Solver):
+    if isinstance(candidate, type):
+        raise TypeError(
+            f"candidates must be ranks, thresholdings or solvers, got the class "
+            f"{candidate.__name__}. Try lowtucker.{candidate.__name__}(3)."
+        )
+    if isinstance(candidate, Solver):
+        needs = isinstance(candidate, Thresholded | Manifold)
+        if needs and not isinstance(getattr(candidate, "thresholding", None), Thresholding):
+            raise ValueError(
+                f"{candidate!r} needs a rank, which compare cannot give it. Try the rank itself, "
+                "or lowtucker.TIHT(thresholding=...)."
+            )
         return candidate
+    if candidate is None:
+        return None
     given, search = rank_given_or_searched(per_mode(candidate, shape))
-    return candidate if search is not None else check_rank(given, shape)
+    return candidate if search is not None else check_rank(given, shape, warn=False)
 
 
 def _name(candidate: Any) -> str:
@@ -333,13 +370,11 @@ def _name(candidate: Any) -> str:
 
 def default_candidates(shape: tuple[int, ...], m: int) -> dict[str, Any]:
     """Shrinkage, a search of the Tucker rank, and formats of two numbers of degrees of freedom."""
-    d, formats = len(shape), [lambda r: Sparse(r)]
-    if d > 2:
-        formats.append(lambda r: TensorTrain((r,) * (d - 1)))
-    if d == 3:
-        formats.append(lambda r: Tubal(r))
-    if d > 3:
-        formats.append(lambda r: HierarchicalTucker(r))
+    d = len(shape)
+    formats: list[Callable[[int], Any]] = [Sparse]
+    formats += [TensorTrain] if d > 2 else []
+    formats += [Tubal] if d == 3 else []
+    formats += [HierarchicalTucker] if d > 3 else []
     made: dict[str, Any] = {"shrinkage": None}
     made |= {"Tucker, rank searched": "auto"} if d > 1 else {}
     for of_rank in formats:
