@@ -86,4 +86,4 @@ def _write(
     claims.sort(key=lambda c: order.index((c.name, c.claim)))
     write_csv(points, at)
     write_csv(claims, stated)
-    write_picture(diagrams(points), picture, dpi=100)
+    write_picture(diagrams(points), picture, dpi=80)
