@@ -75,10 +75,8 @@ class Call:
 
     @property
     def has_format(self) -> bool:
-        """Whether a thresholding was given in place of a rank, or to the solver."""
-        rank, solver = (self.arguments.get(name, "") for name in ("rank", "solver"))
-        is_format = rank.startswith("lt.") and not self.searches_rank
-        return is_format or (not rank and "thresholding=" in solver)
+        """Whether a thresholding was given in place of a rank."""
+        return self.arguments.get("rank", "").startswith("lt.") and not self.searches_rank
 
     @property
     def searches_rank(self) -> bool:

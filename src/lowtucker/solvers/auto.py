@@ -58,7 +58,7 @@ def of_format(thresholding: Thresholding, solver: Any, problem: Problem) -> list
             return [StoGradMP(thresholding=thresholding), TIHT(thresholding=thresholding)]
         last = TIHT(thresholding=thresholding)
         plenty = PLENTY * thresholding.degrees_of_freedom(problem.shape)
-        by_blocks = problem.A.entry_samples() is None and problem.fewest_equations >= plenty
+        by_blocks = problem.trial(0).A.entry_samples() is None and problem.fewest_equations >= plenty
         return [StoTIHT(thresholding=thresholding), last] if by_blocks else [last]
     phases = solver if isinstance(solver, list | tuple) and solver else [solver]
     return [_thresholding_to(thresholding, as_solver(one)) for one in phases]

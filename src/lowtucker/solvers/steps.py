@@ -54,12 +54,11 @@ def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     ok = (seen > 0) & xp.isfinite(seen)
     one = xp.ones_like(seen)
     search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2
-    if block.A.entry_samples() is not None:
-        # where the block sees next to nothing of P g there is no telling how long the step may be
-        search = xp.minimum(search, one * SPREAD * size(X.shape))
     gain = thresholding.noise_gain(X.shape)
-    if not block.A.traits.isotropic:
-        # sampled entries leave noise of heavier tails: with less, tensor trains of order 6 blew up
+    if block.A.entry_samples() is not None:
+        # where a block of entries sees next to nothing of P g there is no telling how long the step
+        # may be; and noise has heavier tails: tensor trains of order 6 blew up
+        search = xp.minimum(search, one * SPREAD * size(X.shape))
         gain = max(gain, unfolded_noise(X.shape))
     return search / xp.maximum(one, one * (gain / 2) / block.count)
 

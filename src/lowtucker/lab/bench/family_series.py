@@ -70,7 +70,7 @@ def _sparse() -> list[Series]:
 
 def _mmv(n: int = 128, s: int = 10) -> list[Series]:
     """Row-sparse matrices of L columns; and 8 columns one by one."""
-    per_dof = (1.5, 2, 2.5, 3, 3.5, 4, 5)
+    per_dof = (1.5, 2, 2.5, 3, 3.5, 4, 5, 6, 8)
     found = []
     for name, count, solver in (
         ("column by column, L = 8", 8, StoTIHT()),
