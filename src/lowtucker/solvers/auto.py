@@ -58,8 +58,10 @@ def of_format(thresholding: Thresholding, solver: Any, problem: Problem) -> list
             return [StoGradMP(thresholding=thresholding), TIHT(thresholding=thresholding)]
         last = TIHT(thresholding=thresholding)
         plenty = PLENTY * thresholding.degrees_of_freedom(problem.shape)
-        by_blocks = problem.trial(0).A.entry_samples() is None and problem.fewest_equations >= plenty
-        return [StoTIHT(thresholding=thresholding), last] if by_blocks else [last]
+        entries = problem.trial(0).A.entry_samples() is not None
+        if entries or problem.fewest_equations < plenty:
+            return [last]
+        return [StoTIHT(thresholding=thresholding), last]
     phases = solver if isinstance(solver, list | tuple) and solver else [solver]
     return [_thresholding_to(thresholding, as_solver(one)) for one in phases]
 
