@@ -370,8 +370,8 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
         (X + X).compress()
     lt.recover(A, A.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=3)
     rows = lt.gaussian(SHAPE, m=30, seed=1, dtype=complex).matrix
-    real = lt.DenseOperator(rows, SHAPE, dtype=np.float64)  # by products
-    lt.recover(real, real.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=1)
+    made = lt.DenseOperator(rows, SHAPE, dtype=np.float64)  # by products
+    lt.recover(made, made.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=1)
     lt.theory.eta(lt.HOSVD(RANK), X_TRUE)
     assert calls_in_the_source() - APART <= reached
 
