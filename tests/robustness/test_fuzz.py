@@ -144,7 +144,7 @@ FLAWS = {
     "rank 0": r"rank\[0\] = 0 must be between",
     "rank large": r"rank\[0\] = \d+ must be between",
     "rank long": r"rank must have one entry per mode",
-    "rank number": r"rank must have one entry per mode",
+    "rank number": r"rank must (have one entry per mode|be a tuple of integers)",
     "weights": r"weights (must|has)",
     "weights nan": r"weights has NaN or infinite",
     "tol": r"tol must be below 1",
@@ -177,7 +177,8 @@ def spoil(case: Case, flaw: str, bad: int) -> None:
         sound = tuple(rank) if isinstance(rank, tuple) else (1,) * len(call["shape"])
         call["rank"] = (first, *sound[1:])
         if how in ("long", "number"):
-            call["rank"] = (*sound, 1) if how == "long" else 1
+            one = 1 if len(call["shape"]) > 2 else 1.5  # vectors and matrices may have a number
+            call["rank"] = (*sound, 1) if how == "long" else one
     elif what == "weights":
         weights = np.zeros(m)
         weights[bad % m] = value if how else -1.0

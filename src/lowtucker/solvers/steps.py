@@ -55,12 +55,22 @@ def normalised_step(block: Problem, state: State, thresholding: Any) -> Array:
     one = xp.ones_like(seen)
     search = block.count * xp.where(ok, length / xp.where(ok, seen, one), 0 * one) ** 2
     gain = thresholding.noise_gain(X.shape)
-    if block.A.entry_samples() is not None:
+    samples = block.A.entry_samples()
+    if samples is not None:
         # where a block of entries sees next to nothing of P g there is no telling how long the step
         # may be; and noise has heavier tails: tensor trains of order 6 blew up
-        search = xp.minimum(search, one * SPREAD * size(X.shape))
+        search = xp.minimum(search, SPREAD * size(X.shape) / _mean_square(block, samples[1]))
         gain = max(gain, unfolded_noise(X.shape))
     return search / xp.maximum(one, one * (gain / 2) / block.count)
+
+
+def _mean_square(block: Problem, factors: Array | None) -> Array:
+    """Mean squared norm of the rows of sampled entries, with their weights."""
+    xp = namespace(block.y)
+    one = xp.ones_like(xp.abs(block.y[..., :1])) if factors is None else xp.abs(factors) ** 2
+    weighted = one if block.weights is None else one * block.weights
+    mean = xp.mean(weighted, axis=-1)
+    return xp.where(mean > 0, mean, xp.ones_like(mean))
 
 
 def judge(problem: Problem, block: Problem, state: State) -> tuple[State, Array]:
