@@ -77,6 +77,27 @@ def test_the_smallest_gain_of_a_train_is_that_of_its_tangent_space():
     assert found == pytest.approx(values[-1] / values[0], rel=1e-3)
 
 
+def test_complex_measurements_of_real_tensors_are_two_equations_each():
+    """Fewer of them than degrees of freedom, with twice as many equations."""
+    H = lt.TensorTrain((2, 2)).for_shape((4, 4, 4))
+    X = lt.random_tensor(H, (4, 4, 4), seed=0)
+    rows = lt.gaussian((4, 4, 4), 23, seed=1, dtype=complex).matrix
+    A = lt.DenseOperator(rows, (4, 4, 4), dtype=np.float64)
+    assert H.degrees_of_freedom((4, 4, 4)) > 23
+    assert smallest_gain(lt.Problem(A, A.forward(X)), X, H, 0) > 0.01
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64])
+def test_single_precision_is_examined_too(dtype):
+    H = lt.TensorTrain((2, 2)).for_shape((4, 4, 4))
+    X = lt.random_tensor(H, (4, 4, 4), seed=0, dtype=dtype)
+    A = lt.gaussian((4, 4, 4), 60, seed=1, dtype=dtype)
+    result = lt.recover(A, A.forward(X), H, tol=1e-4)
+    assert result.success
+    few = lt.DenseOperator(np.concatenate([A.matrix[:12]] * 5), (4, 4, 4))
+    assert not lt.recover(few, few.forward(X), H, tol=1e-4).success
+
+
 def test_large_problems_are_not_examined():
     H = lt.TensorTrain((4, 4)).for_shape((40, 40, 40))
     X = lt.random_tensor(H, (40, 40, 40), seed=0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, eps, like, namespace, size, to_numpy
+from lowtucker._array import Array, eps, is_complex, like, namespace, size, to_numpy
 from lowtucker._array.linalg import svd, svdvals
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.limits import AGREES, BLIND, HOPELESS, LEAST_HELD
@@ -19,8 +19,9 @@ __all__ = ["format_approximates", "format_not_determined", "smallest_gain"]
 
 # Numbers of a basis of the tangent space that may be formed, and more differences than dimensions
 NUMBERS, MORE = 4_000_000, 8
-# Length of a difference, in units of X; and of entries that count as found, of the largest
-SHORT, FOUND = 1e-6, 1e-5
+# Length of a difference, in units of X, as a power of machine epsilon: 5e-7 in double precision;
+# and of entries that count as found, of the largest
+SHORT, FOUND = 0.4, 1e-5
 
 
 def format_approximates(case: Case) -> list[Finding]:
@@ -99,7 +100,7 @@ def smallest_gain(problem: Problem, X: Any, H: Any, seed: Seed) -> float | None:
         return None
     full, rng = X.full(), generator(as_seed(seed), Stream.PROBE)
     G = like(rng.standard_normal((count, *problem.shape)), full, full.dtype)
-    length = SHORT * float(X.norm()) / size(problem.shape) ** 0.5
+    length = eps(full) ** SHORT * float(X.norm()) / size(problem.shape) ** 0.5
     moved = namespace(full).stack([H(full + length * G[k, ...]).full() for k in range(count)])
     flat = namespace(full).reshape(moved - full, (count, size(problem.shape)))
     _, s, basis = svd(flat)
@@ -113,7 +114,11 @@ def smallest_gain(problem: Problem, X: Any, H: Any, seed: Seed) -> float | None:
 def _measured(problem: Problem, tensors: Array) -> Array:
     """Weighted measurements of several tensors, as rows."""
     rows = problem.A.forward(tensors)
-    return rows if problem.weights is None else rows * namespace(rows).sqrt(problem.weights)
+    rows = rows if problem.weights is None else rows * namespace(rows).sqrt(problem.weights)
+    if not is_complex(rows) or is_complex(tensors):
+        return rows
+    xp = namespace(rows)  # two real equations each
+    return xp.concat([xp.real(rows), xp.imag(rows)], axis=-1)
 
 
 def _unmeasured(problem: Problem, seed: Seed) -> int:
