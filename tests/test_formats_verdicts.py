@@ -53,6 +53,22 @@ def test_as_many_measurements_as_degrees_of_freedom_are_no_success(case):
     assert not lt.recover(A, A.forward(lt.random_tensor(H, shape, seed=0)), H).success
 
 
+def test_every_problem_of_a_batch_has_its_verdict(case):
+    """The second of three has few different rows."""
+    H, shape = case
+    X = lt.random_tensor(H, shape, seed=0, trials=3)
+    rows = lt.gaussian(shape, 4 * H.degrees_of_freedom(shape), seed=1, trials=3).matrix.copy()
+    few = H.degrees_of_freedom(shape) // 2
+    rows[1] = np.concatenate([rows[1, :few]] * 9)[: rows.shape[1]]
+    A = lt.DenseOperator(rows, shape)
+    result = lt.recover(A, A.forward(X), H)
+    assert [bool(one) for one in result.success] == [True, False, True]
+    for k in range(3):
+        alone = lt.recover(A.trial(k), A.forward(X)[k], H, seed=(0, k))
+        assert result.status[k] is alone.status
+    np.testing.assert_allclose(result.X.full()[[0, 2]], X.full()[[0, 2]], atol=1e-4)
+
+
 def test_the_smallest_gain_is_that_of_the_support():
     """Of a sparse vector the tangent space is known: the columns of its support."""
     x = lt.random_tensor(lt.Sparse(4), (12,), seed=1)

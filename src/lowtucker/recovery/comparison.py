@@ -86,7 +86,7 @@ class FormatComparison:
     rows : tuple of Compared
         The best first.
     fitted, held : int
-        The number of measurements that were fitted, and that were held out.
+        The number of fitted and of held-out measurements.
     """
 
     rows: tuple[Compared, ...]
@@ -326,8 +326,8 @@ def _named(candidates: Any, problem: Problem) -> dict[str, Any]:
         named = {}
         for one in candidates:
             name = _name(per_mode(one, problem.shape))
-            alike = sum(other.split(" (again")[0] == name for other in named)
-            named[f"{name} (again {alike})" if alike else name] = one
+            copies = sum(other.split(" (again")[0] == name for other in named)
+            named[f"{name} (again {copies})" if copies else name] = one
     else:
         raise TypeError(
             f"candidates must be a list, or a dict with names, got {candidates!r:.80}. Try "

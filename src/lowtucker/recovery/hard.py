@@ -32,6 +32,7 @@ from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.thresholding import Iterate
 
 __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 
@@ -113,10 +114,10 @@ def diagnosed(
 
 def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Result:
     """Result of a batch with the verdict on every problem, as on a single one."""
-    if not isinstance(result.X, TuckerTensor):  # shrunk tensors have no tangent space
+    if result.rank is None:  # shrunk tensors
         return result
     seed, first = as_seed(fit.seed)
-    models = models_at(problem, result)
+    models = models_at(problem, result) if isinstance(result.X, TuckerTensor) else None
     every = []
     # readings of one A for several problems add up
     each = enumerate(result.each)
@@ -157,7 +158,7 @@ def of_each(result: Result, every: Sequence[Result]) -> Result:
     statuses[:] = [one.status for one in every]
     return replace(
         result,
-        X=TuckerTensor.concat([one.X.batched() for one in every]),
+        X=type(result.X).concat([one.X.batched() for one in every]),
         residual=together("residual"),
         error=None if result.error is None else together("error"),
         status=statuses,
@@ -169,7 +170,7 @@ def of_each(result: Result, every: Sequence[Result]) -> Result:
 
 
 def _trial_of(X: Any, k: int) -> Any:
-    return X.trial(k) if isinstance(X, TuckerTensor) else X[k, ...]
+    return X.trial(k) if isinstance(X, Iterate) else X[k, ...]
 
 
 def no_worse_than_zero(problem: Problem, result: Result, fit: Fit) -> Result:
