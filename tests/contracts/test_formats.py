@@ -322,18 +322,28 @@ def test_other_units_give_the_same_tensor(case):
     close(large.X.shifted(-300), plain.X.full(), 1e-9)
 
 
-def test_arrays_of_every_kind_in_a_run(case, kind):
+def check_run(case, kind):
     H, shape, m, _ = case
-    if kind.name == "readonly":
-        pytest.skip("a run makes arrays of its own")
     X = truth_of(case)
     matrix = np.random.default_rng(3).standard_normal((m, *shape))
     A = lt.DenseOperator(kind(matrix.reshape(m, -1)), shape)
     y = matrix.reshape(m, -1) @ X.full().reshape(-1)
-    result = lt.recover(A, kind(y), H)
+    result = lt.recover(A, kind(y), H, max_seconds=np.inf)
     assert result.success
     assert kind.owns(result.X.full())
     close(result.X, X.full(), 1e-4)
+
+
+def test_arrays_of_every_kind_in_a_run(case, kind):
+    if kind.name in ("readonly", "jax"):
+        pytest.skip("a run makes arrays of its own; JAX compiles for seconds, in a slow test")
+    check_run(case, kind)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["jax"], indirect=True)
+def test_jax_arrays_in_a_run(case, kind):
+    check_run(case, kind)
 
 
 def test_few_measurements_are_no_success(case):
