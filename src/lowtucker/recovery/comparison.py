@@ -233,7 +233,9 @@ def compare(
         )
     share = as_number(held_out, "held_out", positive=True)
     if share >= 1:
-        raise ValueError(f"held_out is a share of the measurements, below 1, got {share:g}.")
+        raise ValueError(
+            f"held_out is a share of the measurements, below 1, got {share:g}. Try 0.1."
+        )
     named = _named(candidates, problem)
     share = max(share, min(LEAST / problem.m, 0.25))
     parts = _split(problem, share, seed)

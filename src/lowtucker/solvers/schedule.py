@@ -72,7 +72,10 @@ class GrowingRank:
         """Refuse a thresholding whose rank cannot grow from the start."""
         rank = thresholding.rank
         if rank is None:
-            raise ValueError(f"schedule needs a thresholding with a rank, got {thresholding!r}.")
+            raise ValueError(
+                f"schedule needs a thresholding with a rank, got {thresholding!r}. Leave one of "
+                "them out, or try lowtucker.HOSVD."
+            )
         first = self._first(rank)
         pairs = zip(first, rank, strict=True) if isinstance(rank, tuple) else [(first, rank)]
         if any(s > r for s, r in pairs):
