@@ -247,8 +247,8 @@ class Result:
         >>> noise = np.random.default_rng(0).standard_normal(120)
         >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)) + 0.01 * noise
         >>> result = lt.recover(A, y, rank=(1, 2, 2))
-        >>> result.standard_error([[0, 0, 0], [4, 4, 5]]).round(4)
-        array([0.0004, 0.0004])
+        >>> result.standard_error([[0, 0, 0], [4, 4, 5]]).round(6)
+        array([0.000435, 0.00035 ])
         """
         if self._method(method) == "conformal":
             return self._calibrated().standard_error(indices)

@@ -208,7 +208,8 @@ class Uncertainty:
         estimate, error = value * scale, error * scale
         plain = complex(estimate) if is_complex(T.X.core) else float(estimate.real)
         low, high = around(np.asarray(plain), np.asarray(error * self.quantiles(level)))
-        return Functional(plain, error, (low[()], high[()]), self._p_value(plain, error), level)
+        ends = (low.item(), high.item())
+        return Functional(plain, error, ends, self._p_value(plain, error), level)
 
     def sample(self, n: int, seed: Seed = 0) -> TuckerTensor:
         """Draw tensors from the approximate posterior: X moved along its tangent space.
