@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from lowtucker.problem import Problem
 from lowtucker.recovery.accuracy import Accuracy
@@ -38,6 +39,8 @@ class Averages:
     recent: Recent
     dof: int
 
+    at_hand: ClassVar[bool] = True  # whether X costs no solve
+
     @classmethod
     def of(cls, problem: Problem, X: TuckerTensor) -> Averages:
         """Start from a fit to the measurements so far."""
@@ -69,7 +72,10 @@ class Averages:
         if not total:
             return self
         xi = replace(model, scale=total).step(known / total, SOLVED).xi
-        tally, recent = self.tally.plus(problem, decay), self.recent.plus(problem, squares, self.dof)
+        tally, recent = (
+            self.tally.plus(problem, decay),
+            self.recent.plus(problem, squares, self.dof),
+        )
         return Averages(contiguous(model.T.retract(xi)), total, tally, recent, self.dof)
 
     @property

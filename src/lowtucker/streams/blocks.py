@@ -18,6 +18,7 @@ from lowtucker._array import (
     in_precision_of,
     is_array,
     is_complex,
+    is_numpy,
     like,
     namespace,
     same_kind,
@@ -97,8 +98,8 @@ def _name_bad_row(A: Any) -> None:
     if not all_finite(rows):
         bad = ~np.isfinite(to_numpy(rows)).reshape(rows.shape[0], -1).all(axis=1)
         raise ValueError(
-            f"A_block has NaN or infinite entries, the first in row {np.flatnonzero(bad)[0]}. Leave "
-            "such rows out: keep = numpy.isfinite(A_block).all(axis=1) for a matrix."
+            f"A_block has NaN or infinite entries, the first in row {np.flatnonzero(bad)[0]}. "
+            "Leave such rows out: keep = numpy.isfinite(A_block).all(axis=1) for a matrix."
         ) from None
 
 
@@ -146,8 +147,9 @@ class Block:
         if samples is not None and samples[1] is None:
             return cls(y, w, indices=np.array(samples[0]))
         rows = A.rows_in_memory()
-        if rows is None and is_array(getattr(A, "matrix", None)) and A.matrix.ndim == 2:
-            rows = A.matrix if getattr(A, "order", "C") == "C" else None
+        matrix: Any = getattr(A, "matrix", None)
+        if rows is None and is_array(matrix) and not is_numpy(matrix) and _is_row_major(A):
+            rows = matrix
         if rows is not None:
             rows = namespace(rows).reshape(_copy(rows), (A.m, *A.shape))
             return cls(y, w, rows=rows, isotropic=A.traits.isotropic)
@@ -157,6 +159,10 @@ class Block:
     def key(self) -> tuple[bool, bool, bool]:
         """Blocks of equal keys are joined."""
         return self.indices is not None, self.rows is not None, self.isotropic
+
+
+def _is_row_major(A: MeasurementOperator) -> bool:
+    return getattr(A, "order", "C") == "C"
 
 
 def _copy(x: Array) -> Array:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -164,6 +163,11 @@ class Recursion:
     def X(self) -> TuckerTensor:
         """Retraction of the minimiser."""
         return contiguous(self.T.retract(self.step))
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether X costs no solve."""
+        return not self.rows
 
     def relinearised(self) -> Recursion:
         """Same information at :attr:`X`: what is known of tangent parts there moves along."""
