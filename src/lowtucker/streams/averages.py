@@ -35,6 +35,7 @@ class Averages:
 
     X: TuckerTensor
     information: float
+    squares: float
     tally: Tally
     recent: Recent
     dof: int
@@ -47,9 +48,8 @@ class Averages:
         X = contiguous(X)
         seen = float(problem.measured_norm(X)) / (float(X.norm()) or 1.0)
         squares = float(problem.weighted_norm(problem.residual(X))) ** 2
-        dof = X.degrees_of_freedom
-        tally, recent = Tally().plus(problem, 1.0), Recent().plus(problem, squares, dof)
-        return cls(X, seen * seen, tally, recent, dof)
+        tally = Tally().plus(problem, 1.0)
+        return cls(X, seen * seen, squares, tally, Recent(), X.degrees_of_freedom)
 
     def absorbed(self, problem: Problem, memory: float | None) -> Averages:
         """Tensor after one more block."""
@@ -72,24 +72,31 @@ class Averages:
         if not total:
             return self
         xi = replace(model, scale=total).step(known / total, SOLVED).xi
-        tally, recent = (
+        return Averages(
+            contiguous(model.T.retract(xi)),
+            total,
+            decay * self.squares + squares,
             self.tally.plus(problem, decay),
             self.recent.plus(problem, squares, self.dof),
+            self.dof,
         )
-        return Averages(contiguous(model.T.retract(xi)), total, tally, recent, self.dof)
 
     @property
     def residual(self) -> float:
-        """Relative error of the predictions of recent rows; of the residual nothing is kept."""
-        return self.recent.score or 0.0
+        """Relative residual over all rows, each before it was used."""
+        return math.sqrt(self.squares / self.tally.energy) if self.tally.energy else 0.0
+
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a measurement of weight 1, a little too large."""
+        spare = self.tally.spare(self.dof)
+        return math.sqrt(self.squares / spare) if spare > 0 else 0.0
 
     @property
     def accuracy(self) -> Accuracy:
         """Error of X by noise, as if all directions were measured equally."""
         spare, size = self.tally.spare(self.dof), float(self.X.norm())
-        mean = self.recent.squares / self.recent.count
-        sigma = math.sqrt(mean / (1 + self.dof * self.tally.share / self.tally.count))
         if spare <= 0 or not size or not self.information:
-            return Accuracy(0.0, math.inf, sigma, 1.0, 0, 1.0, math.nan)
-        noise = sigma * math.sqrt(self.tally.share * self.dof / self.information) / size
-        return Accuracy(0.0, noise, sigma, float(self.dof), int(spare), math.inf, math.nan)
+            return Accuracy(0.0, math.inf, self.sigma, 1.0, 0, 1.0, math.nan)
+        noise = self.sigma * math.sqrt(self.tally.share * self.dof / self.information) / size
+        return Accuracy(0.0, noise, self.sigma, float(self.dof), int(spare), math.inf, math.nan)

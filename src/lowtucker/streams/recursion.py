@@ -198,13 +198,19 @@ class Recursion:
         """Relative residual over all rows, with what forgetting leaves of their weights."""
         return math.sqrt(self.left / self.tally.energy) if self.tally.energy else 0.0
 
+    @property
+    def sigma(self) -> float:
+        """Standard deviation of a measurement of weight 1; 0 where there are too few of them."""
+        spare = self.tally.spare(self.T.dof)
+        return math.sqrt(self.left / spare) if spare > 0 else 0.0
+
     @cached_property
     def accuracy(self) -> Accuracy:
         """Error of X by noise, from the eigenvalues of G."""
         values = np.asarray(to_numpy(real(eigh(self.gram)[0])), dtype=np.float64)
         size, parts = float(self.X.norm()), 2 if is_complex(self.gram) else 1
-        margin, spare = full_rank_margin(values), max(self.tally.spare(self.T.dof), 0.0)
-        sigma = math.sqrt(self.left / spare) if spare else 0.0
+        margin, sigma = full_rank_margin(values), self.sigma
+        spare = max(self.tally.spare(self.T.dof), 0.0)
         share = float(values[0] / values[-1]) if values[-1] > 0 else 0.0
         if margin <= 1 or not spare or not size:
             return Accuracy(0.0, math.inf, sigma, 1.0, 0, min(margin, 1.0), share)
