@@ -124,7 +124,8 @@ class _Followed:
 def _said(online: Any) -> str:
     """One line on the state of a stream."""
     ratio = online.m / online.degrees_of_freedom
-    text = f"{online.m} samples, {ratio:.1f} per degree of freedom"
+    count = f"{online.m} sample{'s' if online.m > 1 else ''}"
+    text = f"{count}, {ratio:.1f} per degree of freedom"
     if online.warming_up:
         more = f"at least {online.needed} more needed" if online.needed else "more needed"
         return f"{text}: not enough for the rank yet, {more}"

@@ -39,10 +39,10 @@ class SampleLines:
         self._piped = str(path) == "-"
         if not self._piped and not path.is_fifo():
             require_file(path)
-        self._file: BinaryIO = sys.stdin.buffer if self._piped else open(path, "rb")
+        self._file: BinaryIO = sys.stdin.buffer if self._piped else path.open("rb")
         self._regular = not self._piped and path.is_file()
         self._pending = b""
-        self._line = self._skipped = 0
+        self._line = 0
         self._delimiter: str | None = None
         self._begun = False
 
@@ -68,7 +68,8 @@ class SampleLines:
         last : bool
             Whether nothing more is to come, so that an unfinished line counts.
         """
-        indices, values = [], []
+        indices: list[list[int]] = []
+        values: list[float] = []
         while len(values) < most:
             raw = self._next_line(last)
             if raw is None:
@@ -76,16 +77,16 @@ class SampleLines:
             try:
                 sample = self._parsed(raw)
             except FileFormatError:
-                if not values:
-                    raise
                 self._pending = raw + self._pending
                 self._line -= 1
+                if not values:
+                    raise
                 break
             if sample is not None:
                 indices.append(sample[0])
                 values.append(sample[1])
         index = np.array(indices, dtype=np.int64).reshape(-1, len(self.shape))
-        return index, np.array(values)
+        return index, np.array(values, dtype=np.float64)
 
     def skip(self, count: int) -> None:
         """Pass over samples that were used before."""
