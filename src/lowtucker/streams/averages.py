@@ -54,7 +54,7 @@ class Averages:
     def absorbed(self, problem: Problem, memory: float | None) -> Averages:
         """Tensor after one more block."""
         now = self
-        for block in pieces(problem, self.dof, self.dof):
+        for block in pieces(problem, self.dof):
             now = now._plus(block, memory)
         return now
 

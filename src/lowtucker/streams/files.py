@@ -15,7 +15,7 @@ from lowtucker.run.codec import Codec
 from lowtucker.streams.averages import Averages
 from lowtucker.streams.blocks import Block
 from lowtucker.streams.recursion import Recent, Recursion, Tally
-from lowtucker.streams.state import Past, Settings, Start, State
+from lowtucker.streams.state import FirstFit, Past, Settings, State
 from lowtucker.tensor.tangent import TangentSpace
 
 __all__ = ["load_state", "save_state"]
@@ -23,7 +23,7 @@ __all__ = ["load_state", "save_state"]
 FORMAT = "lowtucker stream 1"
 # Bytes of the text in a file, beside its arrays
 LONGEST_META = 1 << 24
-CODEC = Codec(Averages, Block, Past, Recent, Settings, Start, Tally)
+CODEC = Codec(Averages, Block, Past, Recent, Settings, FirstFit, Tally)
 FIELDS = [f.name for f in fields(State) if f.name != "filter"]
 # Parts of a recursion; its tangent space is computed from the tensor
 PARTS = ("gram", "gradient", "squares", "tally", "recent", "rows")
@@ -79,7 +79,7 @@ def load_state(path: str | os.PathLike[str], example: Array | None) -> State:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileFormatError(
-            f"{path} is a damaged stream ({error}). Start over, or use another copy."
+            f"{path} is a damaged stream ({error}). FirstFit over, or use another copy."
         ) from error
 
 

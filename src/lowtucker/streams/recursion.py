@@ -135,7 +135,7 @@ class Recursion:
     def absorbed(self, problem: Problem, memory: float | None) -> Recursion:
         """Recursion with one more block, linearised again after every dof rows."""
         now, dof = self, self.T.dof
-        for block in pieces(problem, dof - self.rows, dof):
+        for block in pieces(problem, dof):
             now = now._plus(block, memory)
             now = now.relinearised() if now.rows >= dof else now
         return now
@@ -220,14 +220,13 @@ class Recursion:
         return Accuracy(0.0, noise, sigma, directions, int(parts * spare), margin, share)
 
 
-def pieces(problem: Problem, first: int, others: int) -> Iterator[Problem]:
+def pieces(problem: Problem, rows: int) -> Iterator[Problem]:
     """Problem in pieces of so many rows; as it is, where it cannot be split at its own cost."""
-    if not problem.A.traits.row_separable or problem.m <= first:
+    if not problem.A.traits.row_separable or problem.m <= rows:
         yield problem
         return
-    for start in (0, *range(first, problem.m, others)):
-        stop = first if not start else min(start + others, problem.m)
-        yield problem.block(slice(start, stop))
+    for start in range(0, problem.m, rows):
+        yield problem.block(slice(start, min(start + rows, problem.m)))
 
 
 def _equations(problem: Problem, T: TangentSpace) -> tuple[Array, Array, float]:

@@ -24,7 +24,7 @@ from lowtucker.streams.recursion import Recursion, decay_of
 from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["FIRST", "Past", "Settings", "Start", "State"]
+__all__ = ["FIRST", "FirstFit", "Past", "Settings", "State"]
 
 # Equations per degree of freedom at the first fit, the growth between fits, and those that end the
 # warm-up whatever the verdict. With 1.5 and 2 fits to 20x20x20 tensors of rank 3 with 1 % noise
@@ -60,7 +60,7 @@ class Settings:
 
 
 @dataclass(frozen=True)
-class Start:
+class FirstFit:
     """Verdict of the first fit, after m measurements, and the deviation of its residual."""
 
     status: Status
@@ -96,7 +96,7 @@ class State:
         Equations at the last fit of the warm-up.
     filter : Recursion, Averages or None
         None during the warm-up.
-    start : Start or None
+    start : FirstFit or None
         Of the fit that ended the warm-up.
     past : tuple of Past
         Earlier tensors, where there is forgetting.
@@ -109,7 +109,7 @@ class State:
     kept: tuple[Block, ...] = ()
     tried: int = 0
     filter: Recursion | Averages | None = None
-    start: Start | None = None
+    start: FirstFit | None = None
     past: tuple[Past, ...] = ()
 
     def after(self, problem: Problem) -> State:
@@ -140,7 +140,7 @@ class State:
         if result.status not in GOOD and not enough:
             return replace(self, tried=self.equations)
         made = self._filter_at(whole, result.X)
-        start = Start(result.status, result.findings, self.m, made.sigma)
+        start = FirstFit(result.status, result.findings, self.m, made.sigma)
         now = replace(self, tried=self.equations, filter=made, start=start)._remembered()
         return now._freed() if enough else now
 
