@@ -20,7 +20,7 @@ LEVELS = [
     ["_version", "limits", "status", "_array", "_plotting"],
     ["tensor"],
     ["operators", "io", "metrics", "problem", "thresholding"],
-    ["solvers"],
+    ["solvers", "uncertainty"],
     ["run"],
     ["recovery"],
 ]

@@ -19,6 +19,7 @@ from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.uncertainty.conformal import Calibration
 
 __all__ = ["Result", "load"]
 
@@ -98,6 +99,8 @@ class Result:
         The call that it came from: its function and its arguments as code.
     each : tuple of Verdict
         What is known of every problem of a batch, for :meth:`trial`.
+    calibration : Calibration or None
+        Residuals of held-out entries, for conformal intervals; of :func:`lowtucker.complete`.
     """
 
     X: Any
@@ -120,6 +123,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     call: Call | None = None
     each: tuple[Verdict, ...] = ()
+    calibration: Calibration | None = None
 
     @property
     def success(self) -> Any:
@@ -316,7 +320,7 @@ class Result:
         return lines
 
 
-CODEC = Codec(Call, Verdict)
+CODEC = Codec(Call, Verdict, Calibration)
 FIELDS = tuple(Result.__dataclass_fields__)
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
@@ -324,6 +328,7 @@ PLAIN: dict[str, Any] = {
     "degrees_of_freedom": int, "error_estimate": float | int | np.ndarray | None, "each": tuple,
     "error_interval": tuple | None, "state": State | None,
     "held_out": float | int | None, "findings": tuple, "call": Call | None,
+    "calibration": Calibration | None,
 }  # fmt: skip
 
 
@@ -375,6 +380,8 @@ def _unpacked(content: dict[str, Any], arrays: dict[str, Any]) -> Result:
         made["state"].X.validated()
     if made["rank"] != X.rank or (count,) != (X.batch_shape or (1,)):
         raise ValueError(f"rank {made['rank']} and {count} statuses for {X!r}")
+    if made["calibration"] is not None and made["calibration"].shape != X.shape:
+        raise ValueError(f"a calibration of shape {made['calibration'].shape} for {X!r}")
     if not all(isinstance(f, Finding) for f in made["findings"]):
         raise TypeError("findings are not findings")
     return Result(**made)

@@ -1,0 +1,1 @@
+"""Error bars: how far the entries of a result may be from the truth."""
