@@ -15,6 +15,7 @@ if TYPE_CHECKING:
         CheckError,
         CheckpointWarning,
         FileFormatError,
+        ModelWarning,
         RankWarning,
         SlowOperatorWarning,
         UnderdeterminedWarning,
@@ -135,6 +136,7 @@ if TYPE_CHECKING:
         TubalTensor,
         random_tensor,
     )
+    from lowtucker.uncertainty import Calibration, Functional, Uncertainty
 
 __all__ = [
     "ALS",
@@ -148,6 +150,7 @@ __all__ = [
     "TIHT",
     "Annealing",
     "BlockSampler",
+    "Calibration",
     "CheckError",
     "CheckpointWarning",
     "DaskOperator",
@@ -159,6 +162,7 @@ __all__ = [
     "Finding",
     "FormatComparison",
     "FunctionOperator",
+    "Functional",
     "GrowingRank",
     "HTTensor",
     "HierarchicalTucker",
@@ -169,6 +173,7 @@ __all__ = [
     "MaxEpochs",
     "MaxSeconds",
     "MeasurementOperator",
+    "ModelWarning",
     "ModewiseOperator",
     "NuclearNorm",
     "Partition",
@@ -208,6 +213,7 @@ __all__ = [
     "Tubal",
     "TubalTensor",
     "TuckerTensor",
+    "Uncertainty",
     "UnderdeterminedWarning",
     "__version__",
     "as_operator",
@@ -262,7 +268,8 @@ _HOME = {
     name: module
     for module, names in {
         "_array.errors": [
-            "CheckError", "CheckpointWarning", "FileFormatError", "RankWarning",
+            "CheckError", "CheckpointWarning", "FileFormatError", "ModelWarning",
+            "RankWarning",
             "SlowOperatorWarning", "UnderdeterminedWarning",
         ],
         "io": ["stored"],
@@ -307,6 +314,7 @@ _HOME = {
             "Shrinkage", "ShrunkTensor", "Sparse", "SparseTensor", "TTTensor", "TensorTrain",
             "Thresholding", "Tubal", "TubalTensor", "random_tensor",
         ],
+        "uncertainty": ["Calibration", "Functional", "Uncertainty"],
     }.items()
     for name in names
 }

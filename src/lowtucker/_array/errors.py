@@ -12,6 +12,7 @@ __all__ = [
     "CheckError",
     "CheckpointWarning",
     "FileFormatError",
+    "ModelWarning",
     "NotFinite",
     "RankWarning",
     "SlowOperatorWarning",
@@ -42,6 +43,10 @@ class UnderdeterminedWarning(UserWarning):
 
 class SlowOperatorWarning(UserWarning):
     """A correct but slow fallback is in use."""
+
+
+class ModelWarning(UserWarning):
+    """Error bars presume a model that the verdict does not support; they are returned."""
 
 
 class CheckpointWarning(UserWarning):

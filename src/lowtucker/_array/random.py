@@ -29,6 +29,7 @@ class Stream(IntEnum):
     BLOCKS = 3
     PROBE = 4
     HELD_OUT = 5
+    SCALE = 6
 
 
 def as_seed(seed: Any) -> tuple[int, int]:

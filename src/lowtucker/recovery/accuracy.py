@@ -15,11 +15,10 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
-from lowtucker._array import eps, is_complex, like, real, to_numpy
+from lowtucker._array import eps, is_complex, real, to_numpy
 from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker._array.readings import uncounted
@@ -31,6 +30,7 @@ from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Status
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.uncertainty.information import random_noise
 
 __all__ = [
     "COSTLY",
@@ -241,7 +241,7 @@ def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
     draws = generator(as_seed(seed), Stream.PROBE)
     squares = []
     for _ in range(math.ceil(PROBED / dof) if dof < PROBED else 1):
-        xi = replace(model, residual=_noise(problem, X, draws)).step(0.0, SOLVED).xi
+        xi = replace(model, residual=random_noise(problem, X, draws)).step(0.0, SOLVED).xi
         squares.append(dot(xi, xi))
     inverse = float(np.mean(squares))
     step = math.hypot(step, _rounding(problem, inverse))
@@ -251,16 +251,6 @@ def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
         directions = min(directions, 2 * inverse**2 / float(np.var(squares, ddof=1)))
     noise = sigma * math.sqrt(inverse) / size
     return Accuracy(step / size, noise, sigma, directions, parts * spare, math.inf, math.nan)
-
-
-def _noise(problem: Problem, X: TuckerTensor, draws: np.random.Generator) -> Any:
-    """Random noise of variance 1 / weight in every measurement."""
-    noise = draws.standard_normal((2, problem.m))
-    values = noise[0] + 1j * noise[1] if is_complex(problem.y) else noise[0]
-    if problem.weights is not None:
-        weights = to_numpy(problem.weights)
-        values = np.where(weights > 0, values / np.sqrt(np.where(weights > 0, weights, 1)), 0)
-    return like(values / math.sqrt(2) if is_complex(X.core) else values, problem.y, problem.y.dtype)
 
 
 def _rounding(problem: Problem, inverse: float) -> float:

@@ -128,7 +128,7 @@ def complete(
         else:
             held = held_samples(A, rank, share, seed, solver)
             result = held_out_fit(scope.problem, rank, fit.within(scope), held)
-    return explained(scope.export(result), call)
+    return explained(scope.export(result, noise_std), call)
 
 
 def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:

@@ -182,7 +182,7 @@ def recover(
             result = without_rank(scope.problem, fit.within(scope))
         else:
             result = recovered(scope.problem, rank, fit.within(scope), start=start)
-    return explained(scope.export(result), call)
+    return explained(scope.export(result, noise_std), call)
 
 
 def iterate(

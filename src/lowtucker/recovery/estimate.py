@@ -7,14 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from lowtucker._array import to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import UNSEEN
-from lowtucker.problem import Problem
 from lowtucker.recovery.case import Case
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.holdout import by_held_out
 from lowtucker.status import Status
+from lowtucker.uncertainty.information import sigma_of
 
 __all__ = ["with_estimate"]
 
@@ -41,7 +40,7 @@ def with_estimate(case: Case) -> Case:
         return case.now(replace(result, error_estimate=None, error_interval=None))
     known = case.fit.noise_std is not None and result.weights is None
     if known and result.status is Status.NOISE_FLOOR:
-        accuracy = accuracy.with_sigma(_sigma(case.problem, float(case.fit.noise_std or 0.0)))
+        accuracy = accuracy.with_sigma(sigma_of(case.problem, float(case.fit.noise_std or 0.0)))
     estimate, (low, high) = accuracy.error, accuracy.interval
     if result.status is Status.APPROXIMATED:
         # held-out measurements have noise as well: an upper bound, if rows are isotropic
@@ -68,9 +67,3 @@ def _unseen(evidence: Evidence) -> float:
     found = evidence.structure
     visible = 0.0 if evidence.few or found is None else found.visible
     return min(1.0, UNSEEN / visible if visible else 1.0) * evidence.cross_validated
-
-
-def _sigma(problem: Problem, noise_std: float) -> float:
-    """Standard deviation of an equation of weight 1, where that of all measurements is given."""
-    total = problem.m if problem.weights is None else float(to_numpy(problem.weights).sum())
-    return float(noise_std * math.sqrt(total / problem.equations))

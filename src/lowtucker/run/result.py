@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 from lowtucker._array import as_integer, to_numpy
-from lowtucker._array.errors import FileFormatError
+from lowtucker._array.errors import FileFormatError, ModelWarning, warn_caller
+from lowtucker._array.random import Seed
 from lowtucker._version import __version__
+from lowtucker.operators import as_operator
+from lowtucker.operators.matrix import Order
+from lowtucker.problem import Problem
 from lowtucker.run.advice import Words, advised, estimate_text
 from lowtucker.run.call import Call
 from lowtucker.run.codec import Codec
@@ -19,15 +23,19 @@ from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.uncertainty.bars import Functional, KeptInformation, Uncertainty, around, as_level
 from lowtucker.uncertainty.conformal import Calibration
+from lowtucker.uncertainty.information import Noise
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 5"
+FORMAT = "lowtucker result 6"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 # Findings that go with the status: advice for it, and the reason for it
 QUIET = ("hint", "verdict")
+Method = Literal["auto", "model", "conformal"]
+METHODS = ("auto", "model", "conformal")
 RECOVERED = {
     Status.CONVERGED: "recovered",
     Status.NOISE_FLOOR: "recovered up to noise",
@@ -99,8 +107,11 @@ class Result:
         The call that it came from: its function and its arguments as code.
     each : tuple of Verdict
         What is known of every problem of a batch, for :meth:`trial`.
+    uncertainty : Uncertainty or None
+        What :meth:`standard_error` and the other error bars are computed from; None for tensors
+        that are not in Tucker format. It keeps the measurements in memory, not in files.
     calibration : Calibration or None
-        Residuals of held-out entries, for conformal intervals; of :func:`lowtucker.complete`.
+        Held-out residuals of :func:`lowtucker.complete`, for conformal intervals.
     """
 
     X: Any
@@ -123,6 +134,7 @@ class Result:
     findings: tuple[Finding, ...] = ()
     call: Call | None = None
     each: tuple[Verdict, ...] = ()
+    uncertainty: Uncertainty | None = None
     calibration: Calibration | None = None
 
     @property
@@ -208,7 +220,173 @@ class Result:
             seconds=float(columns["seconds"][-1]),
             state=known.state,
             each=(),
+            uncertainty=None if self.uncertainty is None else self.uncertainty.trial(k),
         )
+
+    def standard_error(self, indices: Any, *, method: Method = "auto") -> Any:
+        """Standard errors of some entries, shape (k,); (batch, k) for a batch.
+
+        Parameters
+        ----------
+        indices : integer array, shape (k, d)
+            One row of 0-based indices per entry.
+        method : "auto", "model" or "conformal"
+            As in :meth:`interval`. The conformal one is half the width of an interval that covers
+            68.3 %.
+
+        Notes
+        -----
+        The model needs one pass over the rows when it is first asked for, and dof^2 numbers, up to
+        5000 degrees of freedom; then dof^2 flops an entry. Beyond that, and for operators without
+        rows, up to 64 entries take 20 to 100 passes each, and more of them 64 such solves together.
+
+        Examples
+        --------
+        >>> import lowtucker as lt, numpy as np
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> noise = np.random.default_rng(0).standard_normal(120)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)) + 0.01 * noise
+        >>> result = lt.recover(A, y, rank=(1, 2, 2))
+        >>> result.standard_error([[0, 0, 0], [4, 4, 5]]).round(6)
+        array([0.000435, 0.00035 ])
+        """
+        if self._method(method) == "conformal":
+            return self._calibrated().standard_error(indices)
+        return self._modelled().standard_error(indices)
+
+    def interval(
+        self, indices: Any, level: float = 0.95, *, method: Method = "auto"
+    ) -> tuple[Any, Any]:
+        """Lower and upper ends of intervals for some entries, each of shape (k,).
+
+        Parameters
+        ----------
+        indices : integer array, shape (k, d)
+            One row of 0-based indices per entry.
+        level : float
+            Probability with which each interval, by itself, covers its entry.
+        method : "auto", "model" or "conformal"
+            "model" presumes that X has low rank and that the residual is noise: the Gauss-Newton
+            covariance and quantiles of the t distribution. With Huber's loss it is the sandwich
+            covariance. "conformal" presumes no more than that the entries to predict are missing
+            as the held-out ones of :func:`lowtucker.complete` are; these calibrate it. "auto" is
+            the model where the verdict is that X is recovered, exactly or up to noise; conformal
+            otherwise, where there is a calibration.
+
+        Returns
+        -------
+        low, high : arrays
+            Of complex entries, corners of rectangles: each part is inside with that probability.
+
+        Warns
+        -----
+        ModelWarning
+            The verdict does not support the model that the intervals presume.
+        """
+        if self._method(method) == "conformal":
+            width = self._calibrated().half_width(indices, as_level(level))
+            return around(self.X.entries(indices), width)
+        return self._modelled().interval(indices, level)
+
+    def functional(self, W: Any, level: float = 0.95) -> Functional:
+        """Return <X, W> with its standard error, interval and p-value, by the model.
+
+        Parameters
+        ----------
+        W : array, TuckerTensor or another iterate, SciPy sparse matrix, or (indices, values)
+            A tensor of the shape of X. Values of a pair stand at the rows of ``indices``, (k, d).
+        level : float
+            Of the interval.
+
+        Examples
+        --------
+        >>> import lowtucker as lt, numpy as np
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> noise = np.random.default_rng(0).standard_normal(120)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)) + 0.01 * noise
+        >>> mean = lt.recover(A, y, rank=(1, 2, 2)).functional(np.full((5, 5, 6), 1 / 150))
+        >>> print(f"{mean.estimate:.5f} +- {mean.standard_error:.5f}")
+        0.00130 +- 0.00001
+        >>> mean.p_value < 0.001
+        True
+        """
+        return self._modelled().functional(W, level)
+
+    def sample(self, n: int, seed: Seed = 0) -> TuckerTensor:
+        """Draw n tensors of the rank of X from the approximate posterior, as a batch.
+
+        X is moved along its tangent space by normal coordinates of the Gauss-Newton covariance,
+        whose scale has the uncertainty of sigma. For what :meth:`functional` does not answer: a
+        maximum, a ratio, a picture.
+        """
+        return self._modelled().sample(n, seed)
+
+    def with_measurements(
+        self, A: Any, y: Any, *, weights: Any = None, order: Order = "C", noise_std: Any = None
+    ) -> Result:
+        """Result with measurements to compute error bars from: files and pickles keep none.
+
+        Parameters
+        ----------
+        A, y, weights, order, noise_std
+            As in :func:`lowtucker.recover`.
+        """
+        problem = Problem(as_operator(A, self.X.shape, order=order), y, weights)
+        if not isinstance(self.X, TuckerTensor):
+            self._modelled()
+        if problem.batch_shape != self.X.batch_shape:
+            raise ValueError(
+                f"The measurements have batch shape {problem.batch_shape}, the result "
+                f"{self.X.batch_shape}. Give those that it was recovered from."
+            )
+        noise = Noise(noise_std, self.weights)
+        return replace(self, uncertainty=Uncertainty(self.X, problem, noise))
+
+    def _method(self, method: str) -> str:
+        """Which error bars to use."""
+        if method not in METHODS:
+            raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+        if method != "auto":
+            return method
+        sure = isinstance(self.X, TuckerTensor) and self._unsupported() is None
+        return "model" if sure or self.calibration is None else "conformal"
+
+    def _unsupported(self) -> str | None:
+        """Name a status that does not support the model, if there is one."""
+        for status in np.atleast_1d(self.status).tolist():
+            if status not in (Status.CONVERGED, Status.NOISE_FLOOR, Status.ERROR_REACHED):
+                return str(status.name)
+        return None
+
+    def _calibrated(self) -> Calibration:
+        if self.calibration is None:
+            raise ValueError(
+                "There is no calibration: conformal intervals need held-out samples of "
+                "lowtucker.complete, and none were held out. Try lowtucker.complete(values), or "
+                'method="model".'
+            )
+        return self.calibration
+
+    def _modelled(self) -> Uncertainty:
+        if self.uncertainty is None:
+            also = ' Try method="conformal".' if self.calibration is not None else ""
+            raise ValueError(
+                f"Error bars by the model need a TuckerTensor from recover, complete or solve; X "
+                f"is a {type(self.X).__name__}.{also} A call with a rank gives one."
+            )
+        reason = self._unsupported()
+        if reason is not None:
+            also = (
+                'Conformal intervals presume less: method="conformal".'
+                if self.calibration is not None
+                else "result.advice says what to try."
+            )
+            warn_caller(
+                f"These error bars presume that X has rank {self.rank} exactly and that the "
+                f"residual is noise; the verdict is {reason}. {also}",
+                ModelWarning,
+            )
+        return self.uncertainty
 
     def plot(self) -> Any:
         """Draw the residual, the error where it is known, and the spectra; returns the figure.
@@ -241,13 +419,19 @@ class Result:
         return figure
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle."""
+        """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle.
+
+        The measurements are not written. The covariance of error bars is, where it was computed and
+        X has up to 1000 degrees of freedom.
+        """
         import json
 
         from lowtucker.io import save_arrays  # zipfile and others: 10 ms that import can save
 
         arrays: dict[str, Any] = {}
         content = {name: getattr(self, name) for name in FIELDS}
+        if self.uncertainty is not None:
+            content["uncertainty"] = self.uncertainty.kept()
         text = {
             "format": FORMAT,
             "version": __version__,
@@ -320,7 +504,7 @@ class Result:
         return lines
 
 
-CODEC = Codec(Call, Verdict, Calibration)
+CODEC = Codec(Call, Verdict, KeptInformation, Calibration)
 FIELDS = tuple(Result.__dataclass_fields__)
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
@@ -328,7 +512,7 @@ PLAIN: dict[str, Any] = {
     "degrees_of_freedom": int, "error_estimate": float | int | np.ndarray | None, "each": tuple,
     "error_interval": tuple | None, "state": State | None,
     "held_out": float | int | None, "findings": tuple, "call": Call | None,
-    "calibration": Calibration | None,
+    "uncertainty": tuple | None, "calibration": Calibration | None,
 }  # fmt: skip
 
 
@@ -384,6 +568,8 @@ def _unpacked(content: dict[str, Any], arrays: dict[str, Any]) -> Result:
         raise ValueError(f"a calibration of shape {made['calibration'].shape} for {X!r}")
     if not all(isinstance(f, Finding) for f in made["findings"]):
         raise TypeError("findings are not findings")
+    if made["uncertainty"] is not None:
+        made["uncertainty"] = Uncertainty.of_kept(X, made["uncertainty"])
     return Result(**made)
 
 

@@ -22,6 +22,9 @@ from lowtucker.run.progress import Callback, Progress
 from lowtucker.run.result import Result
 from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of
 from lowtucker.status import Finding, Status
+from lowtucker.tensor.tucker import TuckerTensor
+from lowtucker.uncertainty.bars import Uncertainty
+from lowtucker.uncertainty.information import Noise
 
 __all__ = ["Scope"]
 
@@ -128,10 +131,14 @@ class Scope:
         """Tensor, state or result as it is outside."""
         return out_of_units(value, self.units)
 
-    def export(self, result: Result) -> Result:
-        """Result of the call as it is outside, and kept; with findings on limits and resuming."""
+    def export(self, result: Result, noise_std: float | None = None) -> Result:
+        """Result of the call as it is outside, and kept; with findings on limits and resuming.
+
+        It can compute error bars, from the measurements and ``noise_std`` as it was given.
+        """
         passes = self._readings.rows / self._readings.m  # all of the call, not of the last fit
-        result = replace(self.outside(result), passes=passes)
+        uncertainty = self._uncertainty(result, noise_std)
+        result = replace(self.outside(result), passes=passes, uncertainty=uncertainty)
         result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
             return result
@@ -143,6 +150,13 @@ class Scope:
             return result
         text = f"The same call with the checkpoint {self.keeper.given} resumes from here."
         return result.found(Finding("resumable", text))
+
+    def _uncertainty(self, result: Result, noise_std: float | None) -> Uncertainty | None:
+        """What error bars are computed from, inside; None where X is in no Tucker format."""
+        if not isinstance(result.X, TuckerTensor):
+            return None
+        noise = Noise(self.noise_std(noise_std), result.weights)
+        return Uncertainty(result.X, self.problem, noise, power=self.units.X)
 
     def _time_limit(self, result: Result) -> list[Finding]:
         """Finding that says what a time limit left out, and how to allow more."""

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import as_number
 from lowtucker.tensor.iterate import checked_indices
+from lowtucker.uncertainty.bars import as_level
 
 __all__ = ["Calibration"]
 
@@ -152,12 +152,7 @@ class Calibration:
         ----------
         level : float
         """
-        level, n = as_number(level, "level"), len(self.scores)
-        if not 0 < level < 1:
-            raise ValueError(
-                f"level must be between 0 and 1, the share of entries within their intervals, got "
-                f"{level:g}. Try 0.95."
-            )
+        level, n = as_level(level), len(self.scores)
         place = _ceil((n + 1) * level)
         if place > n:
             raise ValueError(
