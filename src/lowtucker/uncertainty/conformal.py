@@ -46,11 +46,11 @@ class Calibration:
     -----
     The value of an unseen entry, with its noise, is in its interval with probability ``level``,
     on average over entries, if entries are missing as samples were held out: at random, or as
-    whole fibres. It need not be where entries are missing because of their values. Nothing is
-    presumed of the noise or of the rank. The scales even out the coverage of slices; an interval
-    is as good as the number of scores: with n of them the coverage has a standard deviation of
-    :math:`\sqrt{\text{level} (1 - \text{level}) / n}` or more (samples of a fibre depend on each
-    other).
+    whole fibres. It need not be where entries are missing because of their values, or in larger
+    blocks (90 % intervals covered 77 % of hidden boxes of 6x5x6 sea surface temperatures). Nothing
+    is presumed of the noise or of the rank. The scales even out the coverage of slices. The fewer
+    scores, the less certain the coverage: with n of them it has a standard deviation of about
+    :math:`\sqrt{\text{level} (1 - \text{level}) / n}`, or more where whole fibres are held out.
 
     Examples
     --------
