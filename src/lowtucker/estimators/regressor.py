@@ -20,8 +20,8 @@ from lowtucker.estimators.arguments import (
     shape_of,
 )
 from lowtucker.estimators.fits import Fitting, noted
+from lowtucker.estimators.predicted import spread_of
 from lowtucker.estimators.rows import Centred, Data, in_own_order, is_held, joined, parted
-from lowtucker.estimators.spread import spread_of
 from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
 from lowtucker.solvers.rgn import LARGE
