@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,11 +18,13 @@ from lowtucker.uncertainty.bars import as_level
 if TYPE_CHECKING:
     from lowtucker.run.result import Result
 
-__all__ = ["described_bars", "draw_entries", "draw_run", "draw_slice", "slice_indices"]
+__all__ = ["bars_line", "described_bars", "draw_entries", "draw_run", "draw_slice", "slice_indices"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Texts below an axis; more of them would overlap
 TICKS = 24
+# Intervals along a mode that are drawn one by one; more of them are a band
+BARS = 30
 
 
 def described_bars(result: Result, method: str = "auto") -> str:
@@ -31,6 +35,24 @@ def described_bars(result: Result, method: str = "auto") -> str:
     if verdict is None:
         return "by the linear model"
     return f"presuming rank {result.rank}: the verdict is {verdict}"
+
+
+def bars_line(result: Result) -> str:
+    """Size of the error bars, by what is known already: the error estimate; "" where nothing is.
+
+    The mean squared standard error of all entries is that of X over their number.
+    """
+    known = result.error_estimate
+    if result.X.batch_shape or (result.uncertainty is None and result.calibration is None):
+        return ""
+    name = described_bars(result)
+    if result._method("auto") == "conformal" or known is None:
+        return f"{name}: result.interval(indices)"
+    size = float(result.X.norm()) / math.sqrt(math.prod(result.X.shape))
+    return (
+        f"{known * size:.2g} for entries of size {size:.2g} (root mean squares), {name}: "
+        "result.standard_error(indices)"
+    )
 
 
 def draw_run(result: Result) -> Any:
@@ -74,12 +96,12 @@ def draw_entries(
     low, high = (to_numpy(end) for end in result.interval(index, level, method=method))
     parts = [("real part", np.real), ("imaginary part", np.imag)]
     parts = parts if is_complex(middle) else [("entry", np.real)]
-    width = min(max(5.0, 0.3 * len(index)), 9.0)
+    width = min(max(6.4, 0.3 * len(index)), 9.0)
     figure, panels = new_figure(len(parts), 1, width=width, height=0.4 + 3.2 * len(parts))
     for panel, (part, of) in zip(np.atleast_1d(panels), parts, strict=True):
         places.draw(panel, of(middle), of(low), of(high), None if truth is None else of(truth))
         panel.set_ylabel(part)
-    figure.suptitle(f"{100 * level:g} % intervals, {name}", fontsize="medium")
+    figure.suptitle(fill(f"{100 * level:g} % intervals, {name}", 84), fontsize="medium")
     return figure
 
 
@@ -123,14 +145,14 @@ class _Places:
         x, middle, low, high = (values[order] for values in (self.x, middle, low, high))
         known = np.isfinite(low) & np.isfinite(high)
         low, high = (np.where(known, end, np.nan) for end in (low, high))
-        if self.fibre:
+        if self.fibre and len(x) > BARS:
             panel.fill_between(x, low, high, alpha=0.3, linewidth=0, label="interval")
             panel.plot(x, middle, label="estimate", linewidth=1.2)
         else:
-            bars = np.stack([middle - low, high - middle])
             panel.errorbar(
-                x, middle, bars, fmt="o", markersize=4, capsize=3, label="estimate, interval"
-            )
+                x, middle, np.stack([middle - low, high - middle]), fmt="o-" if self.fibre else "o",
+                markersize=4, capsize=3, linewidth=0.6, elinewidth=1.4, label="estimate, interval",
+            )  # fmt: skip
         if not known.all():
             label = "not determined: no interval"
             panel.plot(x[~known], middle[~known], "x", color="tab:red", label=label)
@@ -166,15 +188,15 @@ def draw_slice(result: Result, modes: Any, at: Any, method: Any) -> Any:
     entries = to_numpy(result.X.entries(index)).reshape(size)
     error = to_numpy(result.standard_error(index, method=method)).reshape(size)
     values = np.abs(entries) if is_complex(entries) else entries
-    tall = 3.6 if len(size) == 1 else min(max(2.2, 4.0 * size[0] / size[1] + 0.6), 8.0)
+    tall = 3.6 if len(size) == 1 else min(3.7 * size[0] / size[1] + 1.2, 8.0)
     figure, (left, right) = new_figure(1, 2, height=tall)
-    where = f"X{_written(fixed)}".replace("'", "")
+    where = f"X{_written(fixed)}"
     left.set_title(f"|{where}|" if is_complex(entries) else where, fontsize="medium")
     known = bool(np.isfinite(error).all())
     right.set_title(
         "standard error" if known else "standard error (grey: not determined)", fontsize="medium"
     )
-    figure.suptitle(f"Standard errors {name}", fontsize="medium")
+    figure.suptitle(fill(f"Standard errors {name}", 100), fontsize="medium")
     _draw_values(left, values, modes, "viridis", None)
     _draw_values(right, np.ma.masked_invalid(error), modes, "magma", 0.0)
     return figure

@@ -501,10 +501,13 @@ class Result:
     def _repr_html_(self) -> str:
         from html import escape
 
+        from lowtucker.run.pictures import bars_line
+
+        bars = bars_line(self)
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
-            for name, text in self._lines()
+            for name, text in [*self._lines(), *([("error bars", bars)] if bars else [])]
         )
         return (
             f"<div><strong>Result: {escape(self.headline)}</strong>"
