@@ -94,8 +94,9 @@ def draw_entries(
     name = described_bars(result, method)
     middle = to_numpy(result.X.entries(index))
     low, high = (to_numpy(end) for end in result.interval(index, level, method=method))
-    parts = [("real part", np.real), ("imaginary part", np.imag)]
-    parts = parts if is_complex(middle) else [("entry", np.real)]
+    parts: list[tuple[str, Any]] = [("entry", np.real)]
+    if is_complex(middle):
+        parts = [("real part", np.real), ("imaginary part", np.imag)]
     width = min(max(6.4, 0.3 * len(index)), 9.0)
     figure, panels = new_figure(len(parts), 1, width=width, height=0.4 + 3.2 * len(parts))
     for panel, (part, of) in zip(np.atleast_1d(panels), parts, strict=True):
