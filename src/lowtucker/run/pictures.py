@@ -189,7 +189,7 @@ def draw_slice(result: Result, modes: Any, at: Any, method: Any) -> Any:
     entries = to_numpy(result.X.entries(index)).reshape(size)
     error = to_numpy(result.standard_error(index, method=method)).reshape(size)
     values = np.abs(entries) if is_complex(entries) else entries
-    tall = 3.6 if len(size) == 1 else min(3.7 * size[0] / size[1] + 1.2, 8.0)
+    tall = 3.6 if len(size) == 1 else min(3.6 * size[0] / size[1] + 1.0, 8.0)
     figure, (left, right) = new_figure(1, 2, height=tall)
     where = f"X{_written(fixed)}"
     left.set_title(f"|{where}|" if is_complex(entries) else where, fontsize="medium")
