@@ -18,7 +18,15 @@ from lowtucker.uncertainty.bars import as_level
 if TYPE_CHECKING:
     from lowtucker.run.result import Result
 
-__all__ = ["bars_line", "described_bars", "draw_entries", "draw_run", "draw_slice", "slice_indices"]
+__all__ = [
+    "bars_line",
+    "described_bars",
+    "draw_entries",
+    "draw_run",
+    "draw_slice",
+    "is_supported",
+    "slice_indices",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 # Texts below an axis; more of them would overlap
@@ -35,6 +43,11 @@ def described_bars(result: Result, method: str = "auto") -> str:
     if verdict is None:
         return "by the linear model"
     return f"presuming rank {result.rank}: the verdict is {verdict}"
+
+
+def is_supported(result: Result) -> bool:
+    """Whether the verdict supports the model that error bars without a calibration presume."""
+    return result._unsupported() is None
 
 
 def bars_line(result: Result) -> str:

@@ -27,6 +27,7 @@ export class Recovery {
     this.gallery = new Gallery(root);
     this.verdicts = part(root, "verdicts");
     this.runs = new Map();
+    this.remarks = new Map(); // on standard errors: text, and the solvers that it is about
     root.querySelector("details").addEventListener("toggle", () => this.curves.tabulate());
   }
 
@@ -38,6 +39,7 @@ export class Recovery {
     part(this.root, "notices").replaceChildren();
     part(this.root, "bars-words").hidden = true;
     part(this.root, "bars-remarks").replaceChildren();
+    this.remarks.clear();
   }
 
   hear(event) {
@@ -94,7 +96,9 @@ export class Recovery {
       this.gallery.show(`${solver} error`, [solver, errorTitle(errors)], errors, "error", this.stacked ? solver : undefined);
       part(this.root, "bars-words").hidden = false;
     }
-    if (remark) part(this.root, "bars-remarks").append(make("p", { class: "hint" }, make("b", {}, solver), ` ${remark}`));
+    if (remark) this.remarks.set(remark, [...(this.remarks.get(remark) ?? []), solver]);
+    const lines = [...this.remarks].map(([text, names]) => make("p", { class: "hint" }, make("b", {}, names.join(", ")), `: ${text}`));
+    part(this.root, "bars-remarks").replaceChildren(...lines);
   }
 
   notice(event) { part(this.root, "notices").append(make("p", {}, event.text)); }
