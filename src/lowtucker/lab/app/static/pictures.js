@@ -116,5 +116,5 @@ export class Gallery {
   }
 }
 
-export const errorTitle = (volume) => `standard error, ≤ ${short(volume.high)}`;
+export const errorTitle = (volume) => `standard error, ≤\u00a0${short(volume.high)}`;
 export const gapTitle = (volume) => `difference, ±${short(volume.high)}`;
