@@ -215,7 +215,7 @@ def test_html_has_the_size_of_the_bars(case):
     _, result = case
     error = result.standard_error(np.argwhere(np.ones(result.X.shape)))
     size = np.sqrt(np.mean(result.X.full() ** 2))
-    said = f"{np.sqrt(np.mean(error**2)):.2g} for entries of size {size:.2g}"
+    said = f"standard error {np.sqrt(np.mean(error**2)):.2g} of entries of size {size:.2g}"
     assert said in result._repr_html_()
     assert "error bars" not in repr(result)
 
@@ -225,8 +225,17 @@ def test_html_computes_no_bars():
     result._repr_html_()
     assert result.uncertainty._information is None
     assert "by the linear model" in result._repr_html_()
-    without = replace(result, uncertainty=None)
-    assert "error bars" not in without._repr_html_()
+    for change in ({"uncertainty": None}, {"error_estimate": None}, {"weights": np.ones(100)}):
+        assert "error bars" not in replace(result, **change)._repr_html_()
+
+
+def test_html_of_a_batch_and_of_conformal_bars(case):
+    _, result = case
+    approximated = replace(result, status=lt.Status.APPROXIMATED, calibration=Bars())
+    assert "conformal, from held-out entries" in approximated._repr_html_()
+    A = lt.gaussian((4, 3, 3), 40, seed=0, trials=2)
+    y = A.forward(lt.random_tucker((4, 3, 3), (1, 1, 1), seed=0))
+    assert "error bars" not in lt.recover(A, y, (1, 1, 1))._repr_html_()
 
 
 def test_description_of_every_method(case):

@@ -51,20 +51,22 @@ def is_supported(result: Result) -> bool:
 
 
 def bars_line(result: Result) -> str:
-    """Size of the error bars, by what is known already: the error estimate; "" where nothing is.
+    """Size of the error bars, where it is known already; "" otherwise.
 
-    The mean squared standard error of all entries is that of X over their number.
+    The mean squared standard error of all entries is that of X over their number, so the error
+    estimate has it; but not with Huber's loss, whose error bars are by the sandwich covariance.
     """
-    known = result.error_estimate
-    if result.X.batch_shape or (result.uncertainty is None and result.calibration is None):
+    if result.X.batch_shape:
         return ""
-    name = described_bars(result)
-    if result._method("auto") == "conformal" or known is None:
-        return f"{name}: result.interval(indices)"
+    if result._method("auto") == "conformal":
+        return f"result.interval(indices), {described_bars(result)}"
+    known = result.error_estimate
+    if result.uncertainty is None or known is None or result.weights is not None:
+        return ""
     size = float(result.X.norm()) / math.sqrt(math.prod(result.X.shape))
     return (
-        f"{known * size:.2g} for entries of size {size:.2g} (root mean squares), {name}: "
-        "result.standard_error(indices)"
+        f"standard error {known * size:.2g} of entries of size {size:.2g} (root mean squares), "
+        f"{described_bars(result)}"
     )
 
 
