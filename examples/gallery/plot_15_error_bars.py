@@ -107,8 +107,8 @@ assert 0.87 < inside_conformal.mean() < 0.95
 #
 # The model is right where the tensor has its rank. As a check, replace the scene by its best
 # approximation of rank (6, 6, 3), add noise, and measure it by random sums instead of entries.
-# Then the bars by the model cover about what they claim. All entries share one draw of the noise, so
-# that the coverage of one run varies: over four runs it was 89 % on average.
+# Then the bars by the model cover about what they claim. All entries share one draw of the noise,
+# and the coverage of one run varies: over four runs it was 89 % on average.
 #
 # Even then the noise must be small. The bars linearise the set of tensors of that rank at X, and
 # the smallest singular values of this one are 1 to 2 % of its norm. With 5 % noise instead of 0.5 %
