@@ -20,6 +20,7 @@ NEEDS = {
     "plot_04_holes": ["tensorly"],
     "plot_06_regression": ["sklearn"],
     "plot_09_cluster": ["dask", "distributed"],
+    "plot_15_error_bars": ["tensorly"],
 }
 
 
@@ -45,7 +46,7 @@ def test_gallery_has_all_topics_listed_on_the_site():
     assert topics == {
         "first_recovery", "candle", "hyperspectral", "holes", "coded_aperture", "regression",
         "own_operator", "larger_than_memory", "cluster", "from_matlab",
-        "spikes", "many_columns", "tensor_train", "tubal_video",
+        "spikes", "many_columns", "tensor_train", "tubal_video", "error_bars", "tracking",
     }  # fmt: skip
 
 
