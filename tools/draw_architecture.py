@@ -52,6 +52,7 @@ INSIDE = {
     "solvers": "one algorithm a file; Solver, State, Memory, Bound; the policy of auto",
     "run": "loop, stopping rules, history; Scope: units, Ctrl-C, checkpoint; Result",
     "recovery": "entry, fit, rank search, hold-out, Huber's loss, completion, diagnosis",
+    "streams": "Online",
     "estimators": "scikit-learn",
     "simulation": "trials on workers",
     "theory": "bounds, planning",

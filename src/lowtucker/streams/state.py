@@ -33,10 +33,9 @@ FIRST, GROWTH, LAST = PLENTY, 1.5, 10.0
 # Verdicts that end the warm-up before that. Approximations do not: of 24 first fits with 3
 # equations per degree of freedom that were called so, 6 were local minima with errors above 0.4
 GOOD = (Status.CONVERGED, Status.NOISE_FLOOR)
-# New rows, per degree of freedom, that a first fit must predict before the blocks are freed; their
-# mean squared error in units of what its residual predicts: a factor, and standard deviations of
-# that of noise. Of 30 first fits to sampled entries that were called a success, one was not
-CONFIRMED, WORSE, DEVIATIONS = 0.25, 2.0, 6.0
+# New rows, per degree of freedom, that a first fit must predict before the blocks are freed. Of 30
+# first fits to sampled entries that were called a success, one was not, and this showed it
+CONFIRMED = 0.25
 # Gauss-Newton steps from the first fit, to which all rows are equal, to that which forgets
 STEPS = 2
 # Past tensors that are kept: one for such a share of the memory, for so many memories
@@ -153,10 +152,8 @@ class State:
         recent, start, dof = now.recent, self.start, self.settings.dof
         if start is None or recent.count < CONFIRMED * dof:
             return self
-        limit = WORSE + DEVIATIONS / math.sqrt(recent.count)
-        expected = recent.count * start.sigma**2 * (1 + dof / now.tally.count)
         exact = recent.squares <= (10 * self.settings.tol) ** 2 * recent.energy
-        if exact or recent.squares <= limit * expected:
+        if exact or not recent.exceeds(start.sigma):
             return self._freed()
         return replace(self, filter=None, start=None, past=())._fitted()
 
