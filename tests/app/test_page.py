@@ -103,17 +103,37 @@ def test_original_and_recovered_slices_are_shown(browser, server):
         ended(page, "synthetic")
         captions = page.locator("#synthetic figcaption").all_inner_texts()
         assert [text.split(",")[0] for text in captions] == [
-            SHAPE, "TIHT", "TIHT difference", "auto", "auto difference",
+            SHAPE, "TIHT", "TIHT difference", "TIHT standard error",
+            "auto", "auto difference", "auto standard error",
         ]  # fmt: skip
         pixels = """[...document.querySelectorAll('#synthetic canvas.pixels')]
             .map((c) => c.toDataURL())"""
         first = page.evaluate(pixels)
-        assert first[0] == first[1] == first[3]  # the original is recovered
-        assert len({first[0], first[2], first[4]}) == 3
+        assert first[0] == first[1] == first[4]  # the original is recovered
+        assert len({first[k] for k in (0, 2, 3, 5, 6)}) == 5
         page.locator("#synthetic [data-field=slice]").fill("1")
         then = page.evaluate(pixels)
         assert then[0] == then[1] != first[0]
         assert eventually(lambda: "slice=1" in page.evaluate("location.search"))
+
+
+def test_words_beside_standard_errors(browser, server):
+    """What they are; and what they presume, where the verdict does not support it."""
+    words = "#synthetic [data-part=bars-words]"
+    remarks = "#synthetic [data-part=bars-remarks]"
+    with opened(browser, server, QUICK) as page:
+        assert not page.is_visible(words)
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        assert "by a linear model" in page.inner_text(words)
+        assert page.inner_text(remarks) == ""
+        page.locator("#synthetic [data-field=ratio]").fill("0.8")
+        page.wait_for_selector("#synthetic .story >> text=impossible")
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        (said,) = page.locator(f"{remarks} p").all_inner_texts()
+        assert said.startswith("TIHT, auto: The standard error presumes that the tensor has rank")
+        picture(page, "tested-presumed")
 
 
 def test_clip_is_recovered_and_downloaded(browser, server, tmp_path):

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import base64
 import itertools
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 import lowtucker as lt
 from lowtucker.lab.app import tasks
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.pictures import standard_errors
+from lowtucker.lab.app.problems import code
+from lowtucker.lab.app.settings import parsed
 from lowtucker.run import Progress
 
 
@@ -43,6 +49,57 @@ def test_points_have_the_error_and_the_time_of_the_solver(watch):
     assert [point[:2] for point in points] == [[1, 1], [2, 2]]
     assert [point[2] for point in points] == [1, 2]  # a second between two calls
     assert [point[4] for point in points] == pytest.approx([0.5, 0.25])
+
+
+def sent_bars(**change):
+    """The event of a run's standard errors, and the result of the same call."""
+    values = {"tab": "synthetic", "shape": "6,5,4", "rank": "2,2,1", "solvers": "auto",
+              "noise": "0.05", "ratio": "4"} | change  # fmt: skip
+    limits, events = Limits(), []
+    tasks.run({"limits": limits.to_json(), "values": values}, lambda *event: events.append(event))
+    names = {}
+    exec(code(parsed(values, limits)), names)
+    (bars,) = (content for kind, content in events if kind == "bars")
+    return events, bars, names["results"]["auto"]
+
+
+def test_standard_errors_are_those_of_the_result():
+    _, bars, result = sent_bars()
+    error = result.standard_error(np.argwhere(np.ones((6, 5, 4)))).reshape(6, 5, 4)
+    shown = bars["standard_error"]
+    assert (shown["low"], shown["high"]) == (0, pytest.approx(error.max()))
+    levels = np.frombuffer(base64.b64decode(shown["data"]), np.uint8).reshape(4, 6, 5)
+    np.testing.assert_allclose(
+        levels / 255 * error.max(), np.moveaxis(error, 2, 0), atol=0.51 / 255 * error.max()
+    )
+    assert bars["remark"] == ""
+
+
+def test_standard_errors_say_what_they_presume():
+    """In the remark, not in a notice as well."""
+    with pytest.warns(UserWarning, match="cannot determine"):
+        events, bars, _ = sent_bars(ratio="0.9")
+    assert "presumes that the tensor has rank (2, 2, 1) exactly" in bars["remark"]
+    assert not any("error bars" in content["text"] for kind, content in events if kind == "notice")
+
+
+def test_standard_errors_that_take_too_long_are_left_out(monkeypatch):
+    monkeypatch.setattr("lowtucker.lab.experiments.bars.FLOPS", 1e4)
+    _, bars, _ = sent_bars()
+    assert bars["standard_error"] is None
+    assert "Standard errors of 120 entries at 21 degrees of freedom would take" in bars["remark"]
+
+
+def test_tensors_without_a_rank_have_no_standard_errors():
+    A = lt.gaussian((4, 4, 3), 40, seed=0)
+    y = A.forward(lt.random_tucker((4, 4, 3), (1, 1, 1), seed=0))
+    solver = lt.TIHT(step=0.3, thresholding=lt.Shrinkage(0.1))
+    result = lt.solve(lt.Problem(A, y), solver, stop=lt.MaxEpochs(2))
+    bars = standard_errors(result)
+    assert bars == {
+        "standard_error": None,
+        "remark": "Standard errors need a Tucker rank; this tensor has none.",
+    }
 
 
 def test_nan_is_sent_as_none(watch):

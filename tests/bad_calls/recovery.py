@@ -322,4 +322,54 @@ SOLVE = [
     (lambda: iterate(seed=-1), ValueError, "seed must not be negative"),
 ]
 
-ROWS = [*RECOVER, *COMPLETE, *SOLVE]
+RESULT = lt.recover(A, y, RANK)
+MANY = recover(A=BATCH, y=BATCH.forward(X))
+PICTURES = [
+    (lambda: RESULT.plot_entries([0, 0, 0]), ValueError, "indices must have shape (k, 3)"),
+    (lambda: RESULT.plot_entries([[0, 0, 9]]), ValueError, "indices must be 0-based, from 0 to 2"),
+    (lambda: RESULT.plot_entries([[0.5, 0, 0]]), TypeError, "indices must be integers"),
+    (lambda: RESULT.plot_entries(np.empty((0, 3), int)), ValueError, "indices must have at least"),
+    (lambda: RESULT.plot_entries([[0, 0, 0]], 95), ValueError, "level must ... Try level=0.95"),
+    (
+        lambda: RESULT.plot_entries([[0, 0, 0]], method="bootstrap"),
+        ValueError,
+        "method must be one of auto, model, conformal",
+    ),
+    (
+        lambda: RESULT.plot_entries([[0, 0, 0]], method="conformal"),
+        ValueError,
+        "There is no calibration ... Try lowtucker.complete(values)",
+    ),
+    (
+        lambda: RESULT.plot_entries([[0, 0, 0]], X_true=np.ones((4, 3))),
+        ValueError,
+        "X_true must have shape (4, 3, 3)",
+    ),
+    (
+        lambda: RESULT.plot_entries([[0, 0, 0]], X_true="truth"),
+        TypeError,
+        "X_true must be an array of numbers",
+    ),
+    *(
+        (
+            lambda labels=labels: RESULT.plot_entries([[0, 0, 0], [1, 0, 0]], labels=labels),
+            ValueError,
+            "labels must have one text or number for each of the 2 rows",
+        )
+        for labels in (["a"], "ab", 5, [[1, 2], [3, 4]])
+    ),
+    (lambda: RESULT.plot_slice((0, 0)), ValueError, "modes must be one mode or two different"),
+    (lambda: RESULT.plot_slice((0, 1, 2)), ValueError, "modes must be one mode or two different"),
+    (lambda: RESULT.plot_slice((0, 3)), ValueError, "modes must be between 0 and 2, got 3"),
+    (lambda: RESULT.plot_slice((0, 1.5)), TypeError, "modes must be an integer"),
+    (lambda: RESULT.plot_slice("01"), TypeError, "modes must be an array of numbers"),
+    (lambda: RESULT.plot_slice(at=3), ValueError, "at must be between 0 and 2, got 3"),
+    (lambda: RESULT.plot_slice(at=-1), ValueError, "at must be between 0 and 2, got -1"),
+    (lambda: RESULT.plot_slice(at=(0, 1)), ValueError, "at must have an index for each of the"),
+    (lambda: RESULT.plot_slice(at=0.5), TypeError, "at must be an integer"),
+    (lambda: RESULT.plot_slice(method="x"), ValueError, "method must be one of auto, model"),
+    (lambda: MANY.plot_slice(), ValueError, "plot_slice draws one ... Try result.trial(k)"),
+    (lambda: MANY.plot_entries([[0, 0, 0]]), ValueError, "plot_entries draws one ... Try"),
+]
+
+ROWS = [*RECOVER, *COMPLETE, *SOLVE, *PICTURES]

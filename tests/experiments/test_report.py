@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import re
+import warnings
 from base64 import b64decode
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import jinja2
+import numpy as np
 import pytest
 
+import lowtucker as lt
 from lowtucker.lab.experiments.clip import Clip
 from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.experiments.report import render
@@ -132,8 +135,33 @@ def video(tmp_path_factory):
 
 def test_report_of_a_video_escapes_the_name_of_the_file(video):
     page = Page((video / "report.html").read_text())
-    assert_stands_alone(page, pictures=3)
+    assert_stands_alone(page, pictures=5)
     assert "<i>clip</i>.npy" in page.text  # as text: escaped, not italic
+
+
+def test_report_of_a_video_has_error_bars_where_they_are_quick(video, monkeypatch, recwarn):
+    page = Page((video / "report.html").read_text())
+    assert {"Standard errors", "Intervals"} <= {picture["alt"] for picture in page.pictures}
+    assert (video / "slice.png").read_bytes() != (video / "pixel.png").read_bytes()
+    clip = Clip(synthetic_flame((14, 15, 5)), "clip.npy", False)
+    setting = VideoRecovery(clip, (3, 3, 2), 500, max_epochs=10, first_frame=4)
+    result = setting.run()
+    made = setting._draw_bars(result)
+    (axes,) = made["pixel"].axes
+    true = next(line for line in axes.lines if line.get_label() == "truth")
+    assert true.get_xdata().tolist() == [4, 5, 6, 7, 8]
+    places = np.argwhere((clip.pixels == true.get_ydata()).all(axis=2))
+    i, j = places[0]
+    assert np.ptp(clip.pixels[i, j]) == np.ptp(clip.pixels, axis=2).max()
+    index = [[i, j, 2] for i in range(14) for j in range(15)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.ModelWarning)
+        error = result.standard_error(index).reshape(14, 15)
+    np.testing.assert_array_equal(made["slice"].axes[1].images[0].get_array(), error)
+    assert not [w for w in recwarn if issubclass(w.category, lt.ModelWarning)]
+    monkeypatch.setattr("lowtucker.lab.experiments.bars.FLOPS", 1e6)
+    assert list(setting.pictures(result)) == ["strip", "curves"]
+    assert "would take too long here" in setting._why_no_bars(result)
 
 
 @pytest.mark.slow
@@ -142,7 +170,7 @@ def test_report_of_a_video_opens_in_a_browser(video, browser):
     assert console == []
     assert requests
     assert all(url.startswith(("data:", video.as_uri())) for url in requests)
-    assert len(pictures) == 3
+    assert len(pictures) == 5
     assert all(complete and width for complete, width, *_ in pictures)
     assert "<i>clip</i>.npy" in text
 

@@ -101,6 +101,7 @@ def test_tensor_without_a_rank_is_reported(flame, tmp_path, monkeypatch):
     assert f"{ratio:.3g} per effective degree of freedom" in done.output
     assert "best approximation" not in done.output
     assert "none given" in (out / "report.html").read_text()
+    assert "Standard errors need a Tucker rank" in (out / "report.html").read_text()
     np.testing.assert_array_equal(np.load(out / "recovered.npy"), result.X.full())
     assert read(out / "curves.csv")[-1]["relative_error"] == "nan"
 

@@ -20,8 +20,8 @@ from lowtucker.estimators.arguments import (
     limit_of,
     shape_of,
 )
+from lowtucker.estimators.imputed import Spread, spread_of
 from lowtucker.estimators.rows import digests
-from lowtucker.estimators.spread import Spread, spread_of
 from lowtucker.estimators.subspace import Subspace, learned, of_completed, polished
 from lowtucker.recovery import complete
 from lowtucker.run import interrupts_raise

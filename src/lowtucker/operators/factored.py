@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Iterator
 
-from lowtucker._array import Array, adjoint, conj, is_complex, namespace, real, size
+from lowtucker._array import Array, adjoint, conj, is_complex, like, namespace, real, size
 from lowtucker._array.readings import at_least
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, TangentDesign
@@ -123,7 +123,7 @@ class FactoredDesign(TangentDesign):
             rows = slice(start, min(start + CHUNK, self.A.m))
             columns = [face_splitting([part[rows, :] for part in self.parts])]
             for k, complement in enumerate(self.T.complements):
-                vectors = adjoint(self.A._mode_rows(k, rows))
+                vectors = adjoint(like(self.A._mode_rows(k, rows), self.T.X.core))
                 arm = adjoint(complement.coordinates(vectors))
                 columns.append(face_splitting([arm, self.sides[k][rows, :]]))
             D = xp.concat(columns, axis=1)

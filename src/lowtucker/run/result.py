@@ -21,7 +21,6 @@ from lowtucker.run.codec import Codec
 from lowtucker.run.history import History
 from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
-from lowtucker.tensor.rank import spectra
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.uncertainty.bars import Functional, KeptInformation, Uncertainty, around, as_level
 from lowtucker.uncertainty.conformal import Calibration
@@ -398,25 +397,72 @@ class Result:
         >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
         >>> figure = lt.recover(A, y, rank=(1, 2, 2)).plot()  # figure.savefig("recovery.png")
         """
-        from lowtucker._plotting import new_figure
+        from lowtucker.run.pictures import draw_run
 
-        figure, (left, right) = new_figure(1, 2)
-        for name in ("residual", "error"):
-            if name in self.history:
-                values = self.history[name]
-                middle = values if values.ndim == 1 else np.median(values, axis=1)
-                label = f"relative {name}" + (" (median)" if values.ndim > 1 else "")
-                left.semilogy(self.history.epoch, np.maximum(middle, 1e-17), label=label)
-        left.set_xlabel("epoch")
-        left.set_ylabel("relative to ||y||, ||X||" if "error" in self.history else "residual")
-        left.xaxis.get_major_locator().set_params(integer=True)
-        left.legend()
-        phases = list(dict.fromkeys(self.history["phase"].tolist()))
-        left.set_title(" then ".join(phases if len(phases) < 4 else [phases[0], "...", phases[-1]]))
-        X = self.X.take([0]).single() if self.X.batch_shape else self.X
-        spectra(X if isinstance(X, TuckerTensor) else X.full()).plot(right)
-        right.set_title("first problem" if self.X.batch_shape else "recovered tensor")
-        return figure
+        return draw_run(self)
+
+    def plot_entries(
+        self,
+        indices: Any,
+        level: float = 0.95,
+        *,
+        method: Method = "auto",
+        X_true: Any = None,
+        labels: Any = None,
+    ) -> Any:
+        """Draw some entries with their intervals; returns the figure, whose title says which.
+
+        Parameters
+        ----------
+        indices : integer array, shape (k, d)
+            One row of 0-based indices per entry. Where they vary in one mode only, such as those of
+            a pixel's spectrum, the intervals are drawn as a band along it.
+        level, method
+            As in :meth:`interval`, which says what it costs.
+        X_true : array or TuckerTensor, optional
+            The true tensor, drawn as points.
+        labels : sequence of str or of numbers, optional
+            A text for each entry; along a mode also its place on the axis, such as a wavelength.
+
+        Examples
+        --------
+        >>> import lowtucker as lt, numpy as np
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> noise = np.random.default_rng(0).standard_normal(120)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)) + 0.01 * noise
+        >>> result = lt.recover(A, y, rank=(1, 2, 2))
+        >>> figure = result.plot_entries([[2, 3, k] for k in range(6)])
+        """
+        from lowtucker.run.pictures import draw_entries
+
+        return draw_entries(self, indices, level, method, X_true, labels)
+
+    def plot_slice(self, modes: Any = None, at: Any = None, *, method: Method = "auto") -> Any:
+        """Draw a slice of X and its standard error beside it; returns the figure.
+
+        Of complex entries, the absolute values. Grey entries are not determined by the
+        measurements.
+
+        Parameters
+        ----------
+        modes : pair of int, or int, optional
+            Modes along rows and columns, by default the first two; for one, curves.
+        at : int or sequence of int, optional
+            Index in each of the other modes, in their order; by default 0.
+        method
+            As in :meth:`standard_error`, which says what it costs for the entries of the slice.
+
+        Examples
+        --------
+        >>> import lowtucker as lt, numpy as np
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> noise = np.random.default_rng(0).standard_normal(120)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0)) + 0.01 * noise
+        >>> figure = lt.recover(A, y, rank=(1, 2, 2)).plot_slice(at=3)  # X[:, :, 3]
+        """
+        from lowtucker.run.pictures import draw_slice
+
+        return draw_slice(self, modes, at, method)
 
     def save(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
         """Write everything to an .npz file that :func:`lowtucker.load` reads; no pickle.
@@ -455,10 +501,13 @@ class Result:
     def _repr_html_(self) -> str:
         from html import escape
 
+        from lowtucker.run.pictures import bars_line
+
+        bars = bars_line(self)
         rows = "".join(
             f"<tr><th style='text-align:left'>{escape(name)}</th>"
             f"<td style='text-align:left'>{escape(text)}</td></tr>"
-            for name, text in self._lines()
+            for name, text in [*self._lines(), *([("error bars", bars)] if bars else [])]
         )
         return (
             f"<div><strong>Result: {escape(self.headline)}</strong>"

@@ -8,7 +8,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["difference", "finite", "thumbnail", "volume"]
+from lowtucker.lab.experiments.bars import presumed, why_no_bars
+from lowtucker.run.pictures import is_supported
+from lowtucker.run.result import Result
+
+__all__ = ["difference", "finite", "standard_errors", "thumbnail", "volume"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -38,6 +42,40 @@ def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
     largest = float(np.max(np.abs(gap)))
     largest = largest if 0 < largest < math.inf else 1.0
     return volume(gap, -largest, largest)
+
+
+def standard_errors(result: Result) -> dict[str, Any]:
+    """Quantise the standard errors of all entries, from zero, with a remark on them.
+
+    The picture is None where they would take too long; entries that the measurements do not
+    determine are shown at the end of the scale.
+    """
+    shape = result.X.shape
+    reason = why_no_bars(result, math.prod(shape))
+    if reason:
+        return {"standard_error": None, "remark": reason}
+    with presumed():
+        error = result.standard_error(np.indices(shape).reshape(len(shape), -1).T)
+    error = np.asarray(error, dtype=np.float64).reshape(shape)
+    known = np.isfinite(error)
+    largest = float(error[known].max()) if known.any() else 0.0
+    return {
+        "standard_error": volume(np.where(known, error, largest), 0.0, largest),
+        "remark": _remark(result, int(np.count_nonzero(~known))),
+    }
+
+
+def _remark(result: Result, unknown: int) -> str:
+    """What a reader of standard errors must know; "" where the verdict supports them."""
+    remarks = []
+    if not is_supported(result):
+        remarks.append(
+            f"The standard error presumes that the tensor has rank {result.rank} exactly and that "
+            "the residual is noise; the verdict does not support this."
+        )
+    if unknown:
+        remarks.append(f"The measurements do not determine {unknown} entries.")
+    return " ".join(remarks)
 
 
 def thumbnail(frame: NumPyArray, most: int = 240) -> dict[str, Any]:

@@ -19,7 +19,7 @@ import numpy as np
 import lowtucker as lt
 from lowtucker.lab.app.advice import fields_to_change
 from lowtucker.lab.app.limits import Limits
-from lowtucker.lab.app.pictures import difference, finite, volume
+from lowtucker.lab.app.pictures import difference, finite, standard_errors, volume
 from lowtucker.lab.app.problems import load, made_signal, make_operator, make_solver, noisy
 from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Recovery, Synthetic, parsed
 from lowtucker.metrics import relative_error
@@ -143,6 +143,7 @@ def _recovered(
         **{key: finite(getattr(result, key)) for key in ("passes", "seconds", "residual", "error")},
     }
     emit("result", content | watch.pictures(result.X))
+    emit("bars", {"solver": SOLVERS[name]} | standard_errors(result))
     return result
 
 

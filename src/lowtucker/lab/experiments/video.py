@@ -11,6 +11,7 @@ import numpy as np
 
 from lowtucker.io import replacing
 from lowtucker.io.guards import physical_memory
+from lowtucker.lab.experiments.bars import presumed, why_no_bars
 from lowtucker.lab.experiments.clip import Clip
 from lowtucker.lab.experiments.provenance import machine
 from lowtucker.lab.experiments.report import (
@@ -156,6 +157,7 @@ class VideoRecovery:
     def pictures(self, result: Result) -> dict[str, tuple[bytes, Any]]:
         """Return the plots of the report, each as PNG and as a Matplotlib figure."""
         figures = {"strip": self._strip(_full(result)), "curves": self._draw_curves(result)}
+        figures |= self._draw_bars(result)
         return {name: (png(figure), figure) for name, figure in figures.items()}
 
     def page(
@@ -177,22 +179,26 @@ class VideoRecovery:
                 "Original, recovered, and five times the difference.",
             ),
             "curves": ("Curves", "Cost, and relative residual and error, after every epoch."),
+            "slice": ("Standard errors", "The middle frame, and the standard error of its pixels."),
+            "pixel": ("Intervals", "The pixel that changes most over the frames."),
         }
-        sections = [
-            Section(
+        sections = {
+            name: Section(
                 name, title, title, text, data_url(pictures[name][0]),
                 round(DPI * pictures[name][1].get_size_inches()[0]),
                 Highlights(("frame", "relative error", "PSNR, dB", "SSIM"), rows),
             )
             for name, (title, text) in words.items()
-        ]  # fmt: skip
+            if name in pictures
+        }  # fmt: skip
         context = {
             "title": f"{self.clip.origin.split(',')[0]}, recovered from {self.m} measurements",
             "summary": self.summary(result),
             "movie": data_url(movie.read_bytes(), "image/gif"),
             "files": files,
-            "strip": sections[0],
-            "curves": sections[1],
+            "sections": list(sections.values()),
+            "frames": sections["strip"].highlights,
+            "without_bars": self._why_no_bars(result),
             "provenance": machine()
             | {
                 "seed": str(self.seed),
@@ -230,6 +236,27 @@ class VideoRecovery:
                 if column == 0:
                     panel.set_ylabel(name, fontsize=9)
         return figure
+
+    def _draw_bars(self, result: Result) -> dict[str, Any]:
+        """Draw a frame with its standard error and a pixel with intervals, where they are quick."""
+        clip = self.clip.pixels
+        rows, columns, count = clip.shape
+        if self._why_no_bars(result):
+            return {}
+        place = np.unravel_index(np.argmax(np.ptp(clip, axis=2)), (rows, columns))
+        numbers = [k + self.first_frame for k in range(count)]
+        with presumed():
+            pixel = result.plot_entries(
+                [(*place, k) for k in range(count)], X_true=clip, labels=numbers
+            )
+            frame = result.plot_slice(at=count // 2)
+        pixel.axes[0].set_xlabel("frame")
+        pixel.axes[0].set_ylabel(f"X[{place[0]}, {place[1]}, :]")
+        return {"slice": frame, "pixel": pixel}
+
+    def _why_no_bars(self, result: Result) -> str:
+        rows, columns, count = self.clip.pixels.shape
+        return why_no_bars(result, rows * columns + count)
 
     def _draw_curves(self, result: Result) -> Any:
         from lowtucker._plotting import new_figure

@@ -8,10 +8,12 @@ const STOPS = {
   viridis: [[68, 1, 84], [59, 82, 139], [33, 145, 140], [94, 201, 98], [253, 231, 37]],
   gap: [[48, 110, 205], [247, 247, 247], [205, 60, 45]],
   gapDark: [[110, 165, 255], [26, 33, 40], [255, 125, 100]],
+  error: [[247, 247, 247], [158, 120, 200], [66, 20, 110]],
+  errorDark: [[26, 33, 40], [130, 95, 180], [235, 215, 255]],
 };
 
 function lookup(name) {
-  const stops = STOPS[name === "gap" && isDark() ? "gapDark" : name];
+  const stops = (isDark() && STOPS[`${name}Dark`]) || STOPS[name];
   const colours = new Uint8ClampedArray(1024);
   for (let level = 0; level < 256; level += 1) {
     const at = (level / 255) * (stops.length - 1), k = Math.min(Math.floor(at), stops.length - 2);
@@ -114,4 +116,5 @@ export class Gallery {
   }
 }
 
+export const errorTitle = (volume) => `standard error, ≤\u00a0${short(volume.high)}`;
 export const gapTitle = (volume) => `difference, ±${short(volume.high)}`;

@@ -1,7 +1,7 @@
 // Curves, verdicts and images shared by the synthetic tab and the data tab.
 import { counted, make, part, short } from "./dom.js";
 import { Curves } from "./plot.js";
-import { Gallery, gapTitle } from "./pictures.js";
+import { Gallery, errorTitle, gapTitle } from "./pictures.js";
 
 const COLUMNS = ["epoch", "passes", "seconds", "residual", "error"];
 const COLOURS = { TIHT: "--tiht", StoTIHT: "--stotiht", auto: "--auto" };
@@ -27,6 +27,7 @@ export class Recovery {
     this.gallery = new Gallery(root);
     this.verdicts = part(root, "verdicts");
     this.runs = new Map();
+    this.remarks = new Map(); // on standard errors: text, and the solvers that it is about
     root.querySelector("details").addEventListener("toggle", () => this.curves.tabulate());
   }
 
@@ -36,10 +37,13 @@ export class Recovery {
     this.gallery.clear();
     this.verdicts.replaceChildren();
     part(this.root, "notices").replaceChildren();
+    part(this.root, "bars-words").hidden = true;
+    part(this.root, "bars-remarks").replaceChildren();
+    this.remarks.clear();
   }
 
   hear(event) {
-    const heard = { problem: this.problem, start: this.start, points: this.points, picture: this.picture, result: this.result, notice: this.notice };
+    const heard = { problem: this.problem, start: this.start, points: this.points, picture: this.picture, result: this.result, bars: this.bars, notice: this.notice };
     heard[event.event]?.call(this, event);
   }
 
@@ -83,6 +87,18 @@ export class Recovery {
     run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, text), list);
     this.picture(event);
     this.draw();
+  }
+
+  // Standard errors on a scale of their own, and what they presume.
+  bars(event) {
+    const { solver, standard_error: errors, remark } = event;
+    if (errors) {
+      this.gallery.show(`${solver} error`, [solver, errorTitle(errors)], errors, "error", this.stacked ? solver : undefined);
+      part(this.root, "bars-words").hidden = false;
+    }
+    if (remark) this.remarks.set(remark, [...(this.remarks.get(remark) ?? []), solver]);
+    const lines = [...this.remarks].map(([text, names]) => make("p", { class: "hint" }, make("b", {}, names.join(", ")), `: ${text}`));
+    part(this.root, "bars-remarks").replaceChildren(...lines);
   }
 
   notice(event) { part(this.root, "notices").append(make("p", {}, event.text)); }
