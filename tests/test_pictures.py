@@ -91,8 +91,18 @@ def test_numbers_along_a_fibre_are_its_axis(case):
     waves = [400.0, 500.5, 610.0, 700.0]
     (axes,) = result.plot_entries(indices, labels=waves).axes
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), waves)
-    (axes,) = result.plot_entries(indices, labels=list("abcd")).axes
-    assert [text.get_text() for text in axes.get_xticklabels()] == list("abcd")
+    (axes,) = result.plot_entries(indices, labels=np.float32(waves)).axes
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), waves)
+    for labels in (list("abcd"), np.array(list("abcd"))):
+        (axes,) = result.plot_entries(indices, labels=labels).axes
+        assert [text.get_text() for text in axes.get_xticklabels()] == list("abcd")
+
+
+def test_labels_follow_their_entries(case):
+    _, result = case
+    (axes,) = result.plot_entries([[2, 3, 7], [2, 0, 7], [2, 1, 7]], labels=list("dab")).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == list("abd")
+    assert axes.get_xticks().tolist() == [0, 1, 3]
 
 
 def test_many_entries_have_few_texts(case, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -137,14 +137,15 @@ class _Places:
 
     def _label(self, labels: Any) -> None:
         """Take texts to write below entries, or numbers to draw them at."""
-        given = np.asarray(labels) if isinstance(labels, Sequence | np.ndarray) else None
-        if given is None or isinstance(labels, str | bytes) or given.shape != (len(self.index),):
+        listed = np.iterable(labels) and not isinstance(labels, str | bytes)
+        given = np.array(list(labels) if listed else None, dtype=object)
+        if given.shape != (len(self.index),):
             raise ValueError(
                 f"labels must have one text or number for each of the {len(self.index)} rows of "
                 f"indices, got {labels!r:.80}."
             )
-        if given.dtype.kind in "iuf" and self.fibre:
-            self.x, self.name = given, ""
+        if self.fibre and all(isinstance(label, numbers.Real) for label in given):
+            self.x, self.name = given.astype(float), ""
         else:
             self.texts = [str(label) for label in given]
 
@@ -180,7 +181,7 @@ class _Places:
     def _tick(self, panel: Any, x: NumPyArray, order: NumPyArray) -> None:
         panel.set_xlabel(self.name)
         if self.texts is None:
-            if x.dtype.kind in "iu":
+            if np.array_equal(x, np.round(x)):
                 panel.xaxis.get_major_locator().set_params(integer=True)
             return
         every = -(-len(x) // TICKS)

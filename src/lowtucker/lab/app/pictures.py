@@ -47,8 +47,8 @@ def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
 def standard_errors(result: Result) -> dict[str, Any]:
     """Quantise the standard errors of all entries, from zero, with a remark on them.
 
-    The picture is None where they would take too long; entries that the measurements do not
-    determine are shown at the end of the scale.
+    The picture is None where they would take too long or all are infinite; entries that the
+    measurements do not determine are shown at the end of the scale.
     """
     shape = result.X.shape
     reason = why_no_bars(result, math.prod(shape))
@@ -58,7 +58,9 @@ def standard_errors(result: Result) -> dict[str, Any]:
         error = result.standard_error(np.indices(shape).reshape(len(shape), -1).T)
     error = np.asarray(error, dtype=np.float64).reshape(shape)
     known = np.isfinite(error)
-    largest = float(error[known].max()) if known.any() else 0.0
+    if not known.any():
+        return {"standard_error": None, "remark": "The measurements do not determine any entry."}
+    largest = float(error[known].max())
     return {
         "standard_error": volume(np.where(known, error, largest), 0.0, largest),
         "remark": _remark(result, int(np.count_nonzero(~known))),
