@@ -172,7 +172,7 @@ class _Places:
             )  # fmt: skip
         if not known.all():
             label = "not determined: no interval"
-            panel.plot(x[~known], middle[~known], "x", color="tab:red", label=label)
+            panel.plot(x[~known], middle[~known], "x", color="tab:red", ms=9, zorder=4, label=label)
         if truth is not None:
             panel.plot(x, truth[order], ".", color="black", markersize=5, zorder=3, label="truth")
         self._tick(panel, x, order)
@@ -230,7 +230,8 @@ def _draw_values(
         return
     panel.set_facecolor("lightgrey")  # seen where nothing is drawn
     image = panel.imshow(values, cmap=colours, vmin=low, interpolation="nearest")
-    panel.figure.colorbar(image, ax=panel)
+    if np.ma.count(values):
+        panel.figure.colorbar(image, ax=panel)
     panel.set_ylabel(f"mode {modes[0]}")
     panel.set_xlabel(f"mode {modes[1]}")
 
