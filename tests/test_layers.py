@@ -25,7 +25,7 @@ LEVELS = [
     ["recovery"],
 ]
 # On top of the six layers: nothing below imports these, and each may import those before it
-FACES = ["estimators", "simulation", "theory", "lab", "cli"]
+FACES = ["streams", "estimators", "simulation", "theory", "lab", "cli"]
 ORDER = [*(part for parts in LEVELS for part in parts), *FACES]
 PLACE = {part: place for place, part in enumerate(ORDER)}
 # The readers of files know arrays and operators, no tensors and nothing above

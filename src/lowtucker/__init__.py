@@ -97,6 +97,7 @@ if TYPE_CHECKING:
         Shuffled,
     )
     from lowtucker.status import Finding, Status
+    from lowtucker.streams import Online
     from lowtucker.tensor import (
         Spectra,
         TangentSpace,
@@ -176,6 +177,7 @@ __all__ = [
     "ModelWarning",
     "ModewiseOperator",
     "NuclearNorm",
+    "Online",
     "Partition",
     "Problem",
     "Progress",
@@ -303,6 +305,7 @@ _HOME = {
             "Shuffled",
         ],
         "status": ["Finding", "Status"],
+        "streams": ["Online"],
         "tensor": [
             "Spectra", "TangentSpace", "TuckerTensor", "attainable_rank", "degrees_of_freedom",
             "fold", "hooi", "hosvd", "inner", "mode_product", "multi_mode_product",
@@ -327,6 +330,7 @@ _PARTS = (
     "operators",
     "run",
     "solvers",
+    "streams",
     "tensor",
     "theory",
     "thresholding",

@@ -26,13 +26,14 @@ from bad_calls import (
     samplers,
     setting,
     solvers,
+    streams,
     tensors,
     theory,
 )
 from lowtucker.cli import main
 
 PACKAGE = str(Path(lt.__file__).parent)
-AREAS = [recovery, problems, operators, solvers, samplers, tensors, formats, theory, files]
+AREAS = [recovery, problems, operators, solvers, samplers, tensors, formats, theory, streams, files]
 CALLS = [
     pytest.param(*row, id=f"{area.__name__.split('.')[-1]}-{k}-{row[2][:24]}")
     for area in AREAS

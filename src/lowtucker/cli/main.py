@@ -24,6 +24,7 @@ SUMMARIES = {
     "plan": "Estimate by simulation how many measurements a recovery needs.",
     "recover": "Recover the tensor X of low Tucker rank with Y = A(X).",
     "reproduce": "Run the paper's experiments; write tables, plots and a report.",
+    "stream": "Follow a tensor of low Tucker rank through a stream of its entries.",
     "video": "Recover a clip from Gaussian measurements and report the result.",
 }
 
@@ -98,16 +99,17 @@ def main(traceback: bool) -> None:
       lowtucker app
       lowtucker recover A.npy y.npy --shape 30,30,10 --rank 8,8,2 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
+      lowtucker stream samples.csv --shape 100,100,50 --rank 3,3,3 -o X.npz --follow
       lowtucker plan --shape 30,30,30 --rank 3,3,3
       lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
       lowtucker reproduce fig1 --trials 20
 
     \b
     Exit codes:
-      0    done; `recover`, `complete`: the tensor was recovered
+      0    done; `recover`, `complete`, `stream`: the tensor was recovered
       1    failed: out of memory, or a numerical failure
       2    bad input: the message says which and what to try
-      3    `recover`, `complete`: ran, but the tensor was not recovered;
+      3    `recover`, `complete`, `stream`: ran, but the tensor was not recovered;
            `check`: the measurements do not suffice; `bench`: a target was missed
       130  interrupted
     """

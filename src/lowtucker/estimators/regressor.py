@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -18,9 +20,11 @@ from lowtucker.estimators.arguments import (
     shape_of,
 )
 from lowtucker.estimators.fits import Fitting, noted
+from lowtucker.estimators.predicted import spread_of
 from lowtucker.estimators.rows import Centred, Data, in_own_order, is_held, joined, parted
 from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
+from lowtucker.solvers.rgn import LARGE
 
 __all__ = ["TuckerRegressor"]
 
@@ -241,23 +245,41 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         else:
             self._update(given.data)
 
-    def predict(self, X: Any) -> NumPyArray:
-        """Predict y.
+    def predict(self, X: Any, return_std: bool = False) -> Any:
+        r"""Predict y.
 
         Parameters
         ----------
         X : array, shape (n_samples, n_1, ..., n_d) or (n_samples, n_features)
+        return_std : bool
+            Whether to return standard deviations as well, by the linear model at the coefficient:
+            the noise of a row of weight 1, and the error of the coefficient and of the intercept.
+            :math:`y \pm 1.96\, std` is a 95 % prediction interval, if the residual is normal noise
+            and the coefficient has the rank. Infinite where rows do not determine a prediction.
 
         Returns
         -------
-        array, shape (n_samples,) or (n_samples, n_targets)
+        y : array, shape (n_samples,) or (n_samples, n_targets)
+        std : array of the same shape
+            Only with ``return_std``.
         """
         check_is_fitted(self, "coef_")
+        as_flag(return_std, "return_std")
         X, of_X = as_rows(X)
         check_samples(of_X, self.tensor_shape_)
         X = validate_data(self, X, reset=False, dtype=np.float64)
         predicted: NumPyArray = X @ self.coef_.T + self.intercept_
-        return predicted
+        return (predicted, self._deviations(X)) if return_std else predicted
+
+    def _deviations(self, X: NumPyArray) -> NumPyArray:
+        """Standard deviations of predictions."""
+        if None in self._spreads:
+            raise ValueError(
+                f"return_std=True needs the covariance of the coefficient, which is not formed for "
+                f"more than {LARGE} degrees of freedom, got rank {self.rank_}. Try a smaller rank."
+            )
+        each = [spread.of_predictions(X) for spread in self._spreads if spread is not None]
+        return each[0] if self._one_target else np.stack(each, axis=1)
 
     def _given(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> _Given:
         """Check the arguments of a fit and the constructor parameters."""
@@ -301,6 +323,10 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         if limit is not None:
             found = [fitting.best_rank(rows, held, target, limit) for target in targets]
         results = [noted(fitting(rows, k, rank), note) for k, (rank, note) in enumerate(found)]
+        weight = float(data.root @ data.root) if fitting.intercept else math.inf
+        self._spreads = [
+            spread_of(rows, k, result.X, fitting.alpha, weight) for k, result in enumerate(results)
+        ]
         self._take(results, rows)
         return rows
 
@@ -325,7 +351,11 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         return [value] if self._one_target else value
 
     def _take(self, results: list[Result], rows: Centred) -> None:
-        """Set the fitted attributes."""
+        """Set the fitted attributes. Results have covariances instead of the rows."""
+        results = [
+            replace(result, uncertainty=None if spread is None else spread.uncertainty)
+            for result, spread in zip(results, self._spreads, strict=True)
+        ]
         coef = np.stack([np.ravel(result.X.full()) for result in results])
         self._means = rows.mean_y
         constant = rows.mean_y - [w @ rows.mean_x for w in coef]

@@ -79,6 +79,18 @@ class Subspace:
         c = np.einsum("nij,nj->ni", inverse, Z @ self.basis + prior @ self.mean)
         return c, self.noise * inverse
 
+    def variances(self, covariances: NumPyArray) -> NumPyArray:
+        r"""Return the variances of all entries of samples, :math:`b^T P b + \sigma^2`, (n, N).
+
+        Parameters
+        ----------
+        covariances : array, shape (n, r, r)
+            Of their coefficients.
+        """
+        of_means: NumPyArray = covariances.reshape(len(covariances), -1) @ _squares(self.basis).T
+        variances: NumPyArray = np.maximum(of_means, 0) + self.noise
+        return variances
+
     def _products(self, known: NumPyArray) -> NumPyArray:
         """Return the sums of b b^T over the known entries of every sample."""
         return known @ _squares(self.basis)

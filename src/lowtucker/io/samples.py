@@ -23,7 +23,14 @@ from lowtucker.io.guards import (
     require_memory,
 )
 
-__all__ = ["TABLES", "load_indices", "load_samples", "save_samples"]
+__all__ = [
+    "TABLES",
+    "delimiter_of",
+    "is_header",
+    "load_indices",
+    "load_samples",
+    "save_samples",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 TABLES = (".csv", ".tsv", ".txt")
@@ -120,8 +127,8 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
             raise FileFormatError(
                 f"{path} has no lines with numbers; expected the columns {wanted}"
             )
-        delimiter = next((mark for mark in ",;\t" if mark in first), None)
-        skipped += _is_names(first, delimiter)
+        delimiter = delimiter_of(first)
+        skipped += is_header(first, delimiter)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", UserWarning)  # about an empty table
             table = np.loadtxt(
@@ -156,7 +163,12 @@ def _is_text(head: bytes) -> bool:
     return bool(head) and not re.search(r"[^\t\n\r\x20-\x7e\x80-\U0010ffff]", text)
 
 
-def _is_names(line: str, delimiter: str | None) -> bool:
+def delimiter_of(line: str) -> str | None:
+    """Return what separates the columns of a line; None for blanks."""
+    return next((mark for mark in ",;\t" if mark in line), None)
+
+
+def is_header(line: str, delimiter: str | None) -> bool:
     """Return whether a line is a header: none of its parts begins like a number."""
     return not any(re.match(r"[-+.]?\d", part.strip(" \t\"'")) for part in line.split(delimiter))
 

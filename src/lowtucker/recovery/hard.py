@@ -286,19 +286,23 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
     by_rows = problem.A.entry_samples() is not None
     parts = (Holdout.by_rows if by_rows else Holdout.by_weights)(problem, held)
     first = recovered(parts.train, rank, replace(fit, thorough=False))
-    error = parts.score(first.X, fit).score
+    residual = parts.held.residual(first.X)
+    error = parts.candidate(first.X, residual, fit).score
+    told: dict[str, Any] = {"held_out": error, "calibration": parts.calibration(residual)}
     if first.status is Status.INTERRUPTED:
-        return replace(first, held_out=error)
+        return replace(first, **told)
     if first.success:
         found = _tucker_rank(first)
         result = recovered(problem, found, fit, start=first.X, before=first, score=error)
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
-        result = replace(result, findings=_distinct(kept, result.findings), held_out=error)
+        result = replace(result, findings=_distinct(kept, result.findings), **told)
         return _estimated_by(error, _unless_others_fit(first, result, error))
     result = _retried(problem, rank, fit, first, error)
     text = "The held-out error is that of a first fit, which did not converge."
-    result = replace(result.found(Finding("held out", text, {"error": error})), held_out=error)
+    result = replace(result.found(Finding("held out", text, {"error": error})), **told)
+    if result.success:  # where the first fit was none: its residuals are not of the same kind
+        result = replace(result, calibration=None)
     return _estimated_by(error, _unless_others_fit(first, result, error))
 
 

@@ -7,14 +7,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import like, real_dtype, to_numpy
+from lowtucker._array import like, real_dtype, size, to_numpy
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.limits import BETTER, NEAR_ERRORS, NEAR_FALL
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
+from lowtucker.uncertainty.conformal import Calibration
 
-__all__ = ["Candidate", "Holdout", "by_held_out", "select"]
+__all__ = ["Candidate", "Holdout", "by_held_out", "calibrated", "select"]
 
+NumPyArray = np.ndarray[Any, Any]
+# Entries from which on they have no number of 64 bits
+LARGE = 2**62
 # The error of X in units of the held-out residual, which has noise as well: of 24 tensors with
 # spectra of power laws and 0 to 50 % noise it was 0.44 to 1.24
 BELOW, ABOVE = 0.4, 1.4
@@ -69,6 +73,21 @@ class Holdout(NamedTuple):
         """Score a tensor by its residual on the held-out measurements."""
         return self.candidate(X, self.held.residual(X), fit)
 
+    def calibration(self, residual: Any) -> Calibration | None:
+        """Calibrate intervals by the residual of held-out entries; None for other measurements.
+
+        Samples that have duplicates among those of the fit say nothing about unseen entries.
+        """
+        A, weights = self.held.A, self.held.weights
+        held, train = A.as_entries(residual, weights), self.train.A.entry_samples()
+        if held is None or train is None:
+            return None
+        entries: Any = held[0]
+        counts = _unlike(entries.indices, train[0], A.shape)
+        if held[2] is not None:
+            counts &= to_numpy(held[2]) > 0
+        return calibrated(A.shape, entries.indices[counts], to_numpy(held[1])[counts])
+
     def candidate(self, X: Any, residual: Any, fit: Fit) -> Candidate:
         """Score a tensor whose residual is known."""
         losses = fit.losses(self.held, residual)
@@ -102,6 +121,23 @@ class Candidate(NamedTuple):
         return self.beats(other, fall - NEAR_FALL, errors - NEAR_ERRORS) != self.beats(
             other, fall + NEAR_FALL, errors + NEAR_ERRORS
         )
+
+
+def calibrated(
+    shape: tuple[int, ...], indices: NumPyArray, residuals: NumPyArray
+) -> Calibration | None:
+    """Calibration by residuals of held-out samples; None without any, or after a fit blew up."""
+    if not len(residuals) or not np.isfinite(residuals).all():
+        return None
+    return Calibration.of(shape, indices, residuals)
+
+
+def _unlike(some: NumPyArray, others: NumPyArray, shape: tuple[int, ...]) -> NumPyArray:
+    """Mask of the entries that are not among others."""
+    if size(shape) >= LARGE:  # duplicates are rare
+        return np.ones(len(some), dtype=bool)
+    places = [np.ravel_multi_index(tuple(index.T), shape) for index in (some, others)]
+    return np.isin(places[0], places[1], invert=True)
 
 
 def select(candidates: list[Candidate]) -> Candidate:

@@ -148,7 +148,7 @@ def _searched(problem: Problem, fit: Fit, soft: Soft) -> Result:
         found = held_out_fit(problem, hard.rank, quietly, soft.held)
         if found.held_out is None or found.held_out > soft.of_held:
             return _kept(soft, hard)
-        hard = replace(hard, held_out=found.held_out)
+        hard = replace(hard, held_out=found.held_out, calibration=found.calibration)
     return _after(soft.result, hard)
 
 

@@ -129,6 +129,7 @@ def _completed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     findings = [_of_the_stack(stack), *problem.A.diagnose((1,) * len(problem.shape))]
     findings += _of_the_data(problem, stack)
     result = _concluded(problem, stack.last, stack.X, stack.score, status, findings, fit.X_true)
+    result = replace(result, calibration=stack.calibration)
     rank = None if stack.over else clear_rank(stack.untransformed, stack.score)
     return Soft(result, rank, stack.score, held, stack.first)
 

@@ -12,6 +12,7 @@ from lowtucker._array import eps, size
 from lowtucker._array.linalg import eigh
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
+from lowtucker.recovery.holdout import calibrated
 from lowtucker.recovery.holes import (
     additive_effects,
     held_like_the_holes,
@@ -23,6 +24,7 @@ from lowtucker.solvers import Annealing
 from lowtucker.solvers.annealing import LEVELS
 from lowtucker.status import Status
 from lowtucker.thresholding import ShrunkTensor
+from lowtucker.uncertainty.conformal import Calibration
 
 __all__ = ["CUT_SHORT", "Stack", "stacked_fit"]
 
@@ -146,6 +148,8 @@ class Stack(NamedTuple):
         The last run, with the history and the cost of all.
     over : Status or None
         Why the search was cut short.
+    calibration : Calibration or None
+        By the residuals of held-out samples, predicted as for ``score``.
     """
 
     X: ShrunkTensor
@@ -157,6 +161,16 @@ class Stack(NamedTuple):
     mode: int | None
     last: Result
     over: Status | None
+    calibration: Calibration | None
+
+
+class Combination(NamedTuple):
+    """Weights of ways; errors of all folds, and of the first; residuals, where any are known."""
+
+    weights: NumPyArray
+    score: float
+    first: float
+    calibration: Calibration | None = None
 
 
 def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
@@ -182,12 +196,15 @@ def stacked_fit(problem: Problem, fit: Fit, share: float) -> Stack | None:
         return None
     search = Search(problem, folds, fit, mode is not None)
     ways, plain = search.all_ways()
-    weights, score, first = search.combined(ways)
-    X, names = search.refitted(ways, weights)
+    best = search.combined(ways)
+    X, names = search.refitted(ways, best.weights)
     assert search.last is not None  # at least one walk was begun
-    used = [one.way.transform for one, weight in zip(ways, weights, strict=True) if weight]
+    used = [one.way.transform for one, weight in zip(ways, best.weights, strict=True) if weight]
     untransformed = X if all(t is PLAIN for t in used) else plain.X
-    return Stack(X, names, score, first, untransformed, folds[0], mode, search.last, search.over)
+    return Stack(
+        X, names, best.score, best.first, untransformed, folds[0], mode, search.last, search.over,
+        best.calibration,
+    )  # fmt: skip
 
 
 class Search:
@@ -303,34 +320,48 @@ class Search:
         self.over = result.status if result.status in CUT_SHORT else self.over
         return result
 
-    def combined(self, ways: list[Tried]) -> tuple[NumPyArray, float, float]:
-        """Weights of the ways, by held-out samples; the errors of all folds, and of the first."""
-        alone = np.eye(len(ways))[0]
+    def combined(self, ways: list[Tried]) -> Combination:
+        """Weights of the ways, by held-out samples, and how well they predict."""
         folds = min(len(t.predictions) for t in ways)
-        if len(ways) < 2 or not folds:
-            return alone, ways[0].score, ways[0].scores[0]
+        alone = Combination(np.eye(len(ways))[0], ways[0].score, ways[0].scores[0])
+        if not folds:
+            return alone
         parts = [self.problem.block(np.flatnonzero(held)) for held in self.folds[:folds]]
+        where: list[Any] = [counting(part, part.A.indices) for part in parts]  # type: ignore[attr-defined]
         truth = [counting(part, part.y) for part in parts]
         guesses = [
             counting(part, np.stack([t.predictions[k] for t in ways], axis=1))
             for k, part in enumerate(parts)
         ]
+        of_best = [t - g[:, 0] for t, g in zip(truth, guesses, strict=True)]
+        alone = alone._replace(calibration=self._calibration(where, of_best))
+        if len(ways) < 2:
+            return alone
         halves = folds == 1
         if halves:  # they stand for folds
             half = np.arange(len(truth[0])) % 2 == 0
-            truth = [truth[0][half], truth[0][~half]]
-            guesses = [guesses[0][half], guesses[0][~half]]
+            where, truth, guesses = (
+                [one[0][half], one[0][~half]] for one in (where, truth, guesses)
+            )
         squares = np.zeros((len(truth), 2))
+        residuals = []
         for k in range(len(truth)):
             others = [j for j in range(len(truth)) if j != k]
             a = _weights([guesses[j] for j in others], [truth[j] for j in others])
             missed = truth[k] - guesses[k] @ a
             squares[k] = [np.sum(np.abs(x) ** 2) for x in (missed, truth[k])]
+            residuals.append(missed)
         a = _weights(guesses, truth)
         if a.max() < LEAST:
-            return alone, ways[0].score, ways[0].scores[0]
+            return alone
         first = squares if halves else squares[:1]
-        return np.where(a < LEAST, 0.0, a), _relative(squares), _relative(first)
+        calibration = self._calibration(where, residuals)
+        kept = np.where(a < LEAST, 0.0, a)
+        return Combination(kept, _relative(squares), _relative(first), calibration)
+
+    def _calibration(self, where: list[Any], residuals: list[NumPyArray]) -> Calibration | None:
+        shape = self.problem.shape
+        return calibrated(shape, np.concatenate(where), np.concatenate(residuals))
 
     def refitted(
         self, tried: list[Tried], weights: NumPyArray

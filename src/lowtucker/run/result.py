@@ -613,6 +613,8 @@ def _unpacked(content: dict[str, Any], arrays: dict[str, Any]) -> Result:
         made["state"].X.validated()
     if made["rank"] != X.rank or (count,) != (X.batch_shape or (1,)):
         raise ValueError(f"rank {made['rank']} and {count} statuses for {X!r}")
+    if made["calibration"] is not None and made["calibration"].shape != X.shape:
+        raise ValueError(f"a calibration of shape {made['calibration'].shape} for {X!r}")
     if not all(isinstance(f, Finding) for f in made["findings"]):
         raise TypeError("findings are not findings")
     if made["uncertainty"] is not None:

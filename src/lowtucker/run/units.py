@@ -233,6 +233,7 @@ def _moved(value: Any, units: Units) -> Any:
         state=None if value.state is None else _moved(value.state, units),
         history=History.of({**value.history, "cost": cost}),
         weights=weights,
+        calibration=value.calibration and value.calibration.shifted(units.X),
     )
 
 

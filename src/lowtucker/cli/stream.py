@@ -1,0 +1,148 @@
+"""``lowtucker stream``: samples that arrive one after the other."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from lowtucker.cli.common import FILE, IntTuple, single
+from lowtucker.cli.outcome import check_fits, check_output, finish
+
+__all__ = ["stream"]
+
+# Seconds between two looks at a file that has not grown
+POLL = 0.1
+
+
+@click.command()
+@click.argument("samples", type=click.Path(allow_dash=True, path_type=Path))
+@click.option("--shape", type=IntTuple(), required=True, help="Shape of the tensor.")
+@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry per mode.")
+@click.option("-o", "--output", type=FILE, required=True,
+              help="The result as .npz, or the full tensor X as .npy or .mat.")  # fmt: skip
+@click.option("--follow", is_flag=True,
+              help="Wait for more samples at the end of the file, until Ctrl-C.")  # fmt: skip
+@click.option("--memory", type=float,
+              help="For tensors that change: samples after which one counts less by the factor "
+              "e. By default nothing is forgotten.")  # fmt: skip
+@click.option("--block", type=click.IntRange(min=1), default=1000, show_default=True,
+              help="Most samples that are used at a time.")  # fmt: skip
+@click.option("--every", type=click.FloatRange(min=0), default=2.0, show_default=True,
+              help="Seconds between two reports; the checkpoint is then written too.")  # fmt: skip
+@click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True),
+              help="Stop after so much wall time.")  # fmt: skip
+@click.option("--checkpoint", type=FILE,
+              help="File to keep the stream in; the same command resumes after the samples that "
+              "were used.")  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@click.option("--plot", type=FILE, help="Write a plot of the result (.png, .pdf, .svg).")
+@click.option("--overwrite", is_flag=True, help="Replace existing files.")
+@click.option("-q", "--quiet", is_flag=True, help="No reports and no summary.")
+def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output: Path,
+           follow: bool, memory: float | None, block: int, every: float,
+           max_seconds: float | None, checkpoint: Path | None, seed: int, plot: Path | None,
+           overwrite: bool, quiet: bool) -> None:  # fmt: skip
+    """Follow a tensor of low Tucker rank through a stream of its entries.
+
+    SAMPLES is a table with the columns i1, ..., id, value (indices from 0, optional header line)
+    that may still grow, or "-" for the standard input. Every sample is used once.
+
+    \b
+    Examples:
+      lowtucker stream samples.csv --shape 100,100,50 --rank 3,3,3 -o X.npz
+      lowtucker stream samples.csv --shape 100,100,50 --rank 3,3,3 -o X.npz --follow \\
+          --memory 20000 --checkpoint stream.npz
+      sensor | lowtucker stream - --shape 100,100,50 --rank 3,3,3 -o X.npz
+
+    Ctrl-C ends a stream that is followed; the result is then written. A line that is no sample
+    ends it with an error that names the line; what was used before is in the checkpoint. Exit codes
+    as for recover.
+    """
+    import lowtucker as lt
+    from lowtucker.io.lines import SampleLines
+
+    overwrite = overwrite or (checkpoint is not None and checkpoint.exists())
+    check_output(output, plot, overwrite, inputs=(samples, checkpoint))
+    check_fits(output, shape)
+    if checkpoint is not None and checkpoint.exists():
+        online = lt.Online.load(checkpoint)
+        _check_same(online, checkpoint, shape, rank, memory)
+    else:
+        online = lt.Online(shape, single(rank), memory=memory, seed=seed)
+    followed = _Followed(online, checkpoint, every, quiet)
+    with SampleLines(samples, shape) as lines:
+        lines.skip(online.m)
+        followed.run(lines, block, follow, max_seconds)
+    if not online.m:
+        raise ValueError(f"{samples} has no samples. Expected lines i1, ..., id, value.")
+    others = [path for path in (plot,) if path is not None]
+    finish(online.result(), output, plot, overwrite=overwrite, quiet=quiet, written=others)
+
+
+class _Followed:
+    """A stream with its reports and its checkpoint."""
+
+    def __init__(self, online: Any, checkpoint: Path | None, every: float, quiet: bool) -> None:
+        self.online, self.checkpoint, self.every, self.quiet = online, checkpoint, every, quiet
+        self._reported, self._at = time.monotonic(), online.m
+
+    def run(self, lines: Any, block: int, follow: bool, max_seconds: float | None) -> None:
+        """Use samples until there are no more, the time is over, or Ctrl-C."""
+        begin = time.monotonic()
+        try:
+            while max_seconds is None or time.monotonic() - begin < max_seconds:
+                indices, values = lines.read(block, last=not follow)
+                self.online.update_entries(indices, values)
+                if not len(values):
+                    if not follow:
+                        break
+                    time.sleep(POLL)
+                if time.monotonic() - self._reported >= self.every:
+                    self.report()
+        except KeyboardInterrupt:
+            if not follow:
+                raise
+        finally:
+            self.report()
+
+    def report(self) -> None:
+        """Write the checkpoint, and a line on what is known, if there are new samples."""
+        online = self.online
+        self._reported = time.monotonic()
+        if online.m == self._at:
+            return
+        self._at = online.m
+        if self.checkpoint is not None:
+            online.save(self.checkpoint, overwrite=True)
+        if not self.quiet:
+            click.echo(_said(online), err=True)
+
+
+def _said(online: Any) -> str:
+    """One line on the state of a stream."""
+    ratio = online.m / online.degrees_of_freedom
+    count = f"{online.m} sample{'s' if online.m > 1 else ''}"
+    text = f"{count}, {ratio:.1f} per degree of freedom"
+    if online.warming_up:
+        more = f"at least {online.needed} more needed" if online.needed else "more needed"
+        return f"{text}: not enough for the rank yet, {more}"
+    estimate = online.error_estimate
+    known = "" if estimate is None else f", error about {estimate:.1e}"
+    return f"{text}: {online.status.words}{known}"
+
+
+def _check_same(
+    online: Any, path: Path, shape: tuple[int, ...], rank: tuple[int, ...], memory: float | None
+) -> None:
+    """Raise ValueError if a checkpoint is of another stream."""
+    import lowtucker as lt
+
+    wanted = (tuple(shape), lt.attainable_rank(rank), memory)
+    if (online.shape, online.rank, online.memory) != wanted:
+        raise ValueError(
+            f"--checkpoint {path} is of shape {online.shape}, rank {online.rank} and memory "
+            f"{online.memory}, not of {wanted[0]}, {wanted[1]} and {wanted[2]}. Use another file."
+        )
