@@ -132,7 +132,7 @@ def test_slice_and_its_standard_error(case, modes, at, where, view):
     assert right.images[0].norm.vmin == 0
     assert len(figure.axes) == 4  # with a colour bar each
     assert left.get_title() == where
-    assert figure.get_suptitle() == "Standard errors by the linear model"
+    assert figure.get_suptitle() == "Standard errors, by the linear model"
 
 
 def test_one_mode_is_drawn_as_curves(case):
@@ -178,7 +178,7 @@ def test_titles_say_what_the_bars_presume(case):
     assert figure.get_suptitle() == f"95 % intervals, {said}"
     with pytest.warns(lt.ModelWarning):
         figure = approximated.plot_slice()
-    assert figure.get_suptitle() == f"Standard errors {said}"
+    assert figure.get_suptitle() == f"Standard errors, {said}"
 
 
 def test_conformal_bars_are_drawn_where_the_model_is_not_supported(case):

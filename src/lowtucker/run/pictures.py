@@ -213,7 +213,7 @@ def draw_slice(result: Result, modes: Any, at: Any, method: Any) -> Any:
     right.set_title(
         "standard error" if known else "standard error (grey: not determined)", fontsize="medium"
     )
-    figure.suptitle(fill(f"Standard errors {name}", 100), fontsize="medium")
+    figure.suptitle(fill(f"Standard errors, {name}", 100), fontsize="medium")
     _draw_values(left, values, modes, "viridis", None)
     _draw_values(right, np.ma.masked_invalid(error), modes, "magma", 0.0)
     return figure
