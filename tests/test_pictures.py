@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.run.pictures import described_bars, slice_indices
+from lowtucker.run.pictures import described_bars, draw_run, kind_of_bars, slice_indices
 
 
 def noisy(shape, rank, m, seed=0, dtype=float, **options):
@@ -213,6 +213,16 @@ def test_entries_that_nothing_measures_have_no_bars(tmp_path):
         figure.savefig(tmp_path / "undetermined.png")
 
 
+def test_run_with_the_first_slice_below(case):
+    _, result = case
+    figure = draw_run(result, bars=True)
+    _, _, left, right = figure.axes[:4]
+    index = slice_indices(result.X.shape)[0]
+    np.testing.assert_array_equal(right.images[0].get_array().ravel(), result.standard_error(index))
+    np.testing.assert_array_equal(left.images[0].get_array().ravel(), result.X.entries(index))
+    assert right.get_title() == "standard error,\nby the linear model"
+
+
 def test_slices_of_slice_indices():
     index, modes, fixed = slice_indices((2, 3, 4), (2, 0), 1)
     Z = np.arange(24).reshape(2, 3, 4)
@@ -250,6 +260,7 @@ def test_html_of_a_batch_and_of_conformal_bars(case):
 
 def test_description_of_every_method(case):
     _, result = case
+    assert kind_of_bars(replace(result, status=lt.Status.STALLED)) == "presumed"
     assert described_bars(result) == described_bars(result, "model") == "by the linear model"
     assert described_bars(replace(result, calibration=Bars())) == "by the linear model"
     assert described_bars(replace(result, calibration=Bars()), "conformal").startswith("conformal")

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker.lab.experiments.bars import presumed, why_no_bars
-from lowtucker.run.pictures import is_supported
+from lowtucker.run.pictures import kind_of_bars
 from lowtucker.run.result import Result
 
 __all__ = ["difference", "finite", "standard_errors", "thumbnail", "volume"]
@@ -70,7 +70,7 @@ def standard_errors(result: Result) -> dict[str, Any]:
 def _remark(result: Result, unknown: int) -> str:
     """What a reader of standard errors must know; "" where the verdict supports them."""
     remarks = []
-    if not is_supported(result):
+    if kind_of_bars(result) == "presumed":
         remarks.append(
             f"The standard error presumes that the tensor has rank {result.rank} exactly and that "
             "the residual is noise; the verdict does not support this."
