@@ -344,24 +344,26 @@ class Search:
                 [one[0][half], one[0][~half]] for one in (where, truth, guesses)
             )
         squares = np.zeros((len(truth), 2))
-        each = []
+        residuals = []
         for k in range(len(truth)):
             others = [j for j in range(len(truth)) if j != k]
             a = _weights([guesses[j] for j in others], [truth[j] for j in others])
             missed = truth[k] - guesses[k] @ a
             squares[k] = [np.sum(np.abs(x) ** 2) for x in (missed, truth[k])]
-            each.append(a)
+            residuals.append(missed)
         a = _weights(guesses, truth)
         if a.max() < LEAST:
             return alone
+        if a.min() < LEAST:  # the others take over what it had
+            kept = a >= LEAST
+            again = self.combined([t for t, one in zip(ways, kept, strict=True) if one])
+            weights = np.zeros(len(ways))
+            weights[kept] = again.weights
+            return again._replace(weights=weights)
         first = squares if halves else squares[:1]
-        kept = np.where(a < LEAST, 0.0, a)
-        # as X is predicted: ways that are left out of it count for nothing
-        residuals = [
-            t - g @ np.where(kept, one, 0.0) for t, g, one in zip(truth, guesses, each, strict=True)
-        ]
-        calibration = self._calibration(where, residuals)
-        return Combination(kept, _relative(squares), _relative(first), calibration)
+        return Combination(
+            a, _relative(squares), _relative(first), self._calibration(where, residuals)
+        )
 
     def _calibration(self, where: list[Any], residuals: list[NumPyArray]) -> Calibration | None:
         shape = self.problem.shape
