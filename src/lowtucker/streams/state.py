@@ -30,7 +30,7 @@ __all__ = ["FIRST", "FirstFit", "Past", "Settings", "State"]
 # warm-up whatever the verdict. With 1.5 and 2 six fits to 20x20x20 tensors of rank 3 with 1 % noise
 # took 1.3 to 10 seconds, and four failed; with 3 three took 0.1 to 0.2 seconds, and none did
 FIRST, GROWTH, LAST = PLENTY, 1.5, 10.0
-# Verdicts that end the warm-up before that. Approximations do not: of 14 first fits with 3 equations
+# Verdicts that end the warm-up before that. Approximations do not: of 14 first fits with 3 rows
 # per degree of freedom that were called so, 7 led to more than twice the error of a fit to all
 GOOD = (Status.CONVERGED, Status.NOISE_FLOOR)
 # New rows, per degree of freedom, that a first fit must predict before the blocks are freed. Of 22
