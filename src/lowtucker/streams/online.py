@@ -57,9 +57,9 @@ class Online:
     block is a least-squares step that is penalised by it, which takes all directions to be equally
     well known, and is less accurate where they are not; a result then has no error bars.
 
-    Measured (20x20x20, rank 2, blocks of 1 to 116 rows, Gaussian, outer products and entries):
-    after one pass over 10 measurements per degree of freedom the error is within 0.3 % of that of a
-    fit to all at once with 1 % noise, and within 6 % with 30 %.
+    Measured (20x20x20, rank 2; Gaussian rows, outer products and entries): after one pass over 10
+    measurements per degree of freedom the error is within 0.3 % of that of a fit to all at once,
+    with 1 % noise and blocks of 1 to 116 rows; within 6 % with 30 % noise and blocks of 100.
 
     Examples
     --------
