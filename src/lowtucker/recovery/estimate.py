@@ -64,7 +64,7 @@ def _of_huber(case: Case, accuracy: Accuracy) -> Accuracy:
     try:
         with case.fit.clock.watched():
             found = information_at(given, result.X, Noise(huber=result.weights), case.fit.seed)
-    except TimeUp:
+    except (TimeUp, np.linalg.LinAlgError):
         return accuracy
     if not isinstance(found, Information) or not found.determined:
         return accuracy
