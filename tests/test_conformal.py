@@ -9,6 +9,8 @@ import pytest
 
 import lowtucker as lt
 from lowtucker.estimators import TuckerImputer
+from lowtucker.lab.bench.coverage_real import covered, rows
+from lowtucker.lab.bench.datasets import Holes
 from lowtucker.uncertainty import conformal
 from lowtucker.uncertainty.conformal import Calibration
 
@@ -256,3 +258,24 @@ def test_one_sample_has_no_standard_errors_for_new_ones():
     new = X.copy()
     new[0, 5] = np.nan
     assert np.isnan(imputer.transform(new)[1][0, 5])
+
+
+# The benchmark
+
+
+def test_bench_counts_hidden_entries_within_their_intervals(completed):
+    truth, hidden, result = completed
+    holes = Holes(truth, hidden, np.arange(truth.size).reshape(truth.shape))
+    row = covered("T1", "synthetic", holes, 0.8)
+    low, high = result.interval(np.argwhere(hidden), 0.8, method="conformal")
+    inside = (low <= truth[hidden]) & (truth[hidden] <= high)
+    assert row.coverage == pytest.approx(np.mean(inside))
+    assert row.width == pytest.approx(np.mean(high - low) / truth.std())
+    assert np.mean(row.quarters) == pytest.approx(row.coverage, abs=0.01)
+    assert row.hidden == np.count_nonzero(hidden)
+    assert row.slices < row.slices_plain
+    assert row.met == (abs(row.coverage - 0.8) <= 0.02)
+
+
+def test_data_that_are_not_there_are_left_out(tmp_path):
+    assert not list(rows(tmp_path, ["D1"]))

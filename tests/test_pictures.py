@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
-from lowtucker.run.pictures import described_bars, slice_indices
+from lowtucker.run.pictures import described_bars, draw_run, kind_of_bars, slice_indices
 
 
 def noisy(shape, rank, m, seed=0, dtype=float, **options):
@@ -91,8 +91,18 @@ def test_numbers_along_a_fibre_are_its_axis(case):
     waves = [400.0, 500.5, 610.0, 700.0]
     (axes,) = result.plot_entries(indices, labels=waves).axes
     np.testing.assert_array_equal(axes.lines[0].get_xdata(), waves)
-    (axes,) = result.plot_entries(indices, labels=list("abcd")).axes
-    assert [text.get_text() for text in axes.get_xticklabels()] == list("abcd")
+    (axes,) = result.plot_entries(indices, labels=np.float32(waves)).axes
+    np.testing.assert_array_equal(axes.lines[0].get_xdata(), waves)
+    for labels in (list("abcd"), np.array(list("abcd"))):
+        (axes,) = result.plot_entries(indices, labels=labels).axes
+        assert [text.get_text() for text in axes.get_xticklabels()] == list("abcd")
+
+
+def test_labels_follow_their_entries(case):
+    _, result = case
+    (axes,) = result.plot_entries([[2, 3, 7], [2, 0, 7], [2, 1, 7]], labels=list("dab")).axes
+    assert [text.get_text() for text in axes.get_xticklabels()] == list("abd")
+    assert axes.get_xticks().tolist() == [0, 1, 3]
 
 
 def test_many_entries_have_few_texts(case, tmp_path):
@@ -122,7 +132,7 @@ def test_slice_and_its_standard_error(case, modes, at, where, view):
     assert right.images[0].norm.vmin == 0
     assert len(figure.axes) == 4  # with a colour bar each
     assert left.get_title() == where
-    assert figure.get_suptitle() == "Standard errors by the linear model"
+    assert figure.get_suptitle() == "Standard errors, by the linear model"
 
 
 def test_one_mode_is_drawn_as_curves(case):
@@ -168,7 +178,7 @@ def test_titles_say_what_the_bars_presume(case):
     assert figure.get_suptitle() == f"95 % intervals, {said}"
     with pytest.warns(lt.ModelWarning):
         figure = approximated.plot_slice()
-    assert figure.get_suptitle() == f"Standard errors {said}"
+    assert figure.get_suptitle() == f"Standard errors, {said}"
 
 
 def test_conformal_bars_are_drawn_where_the_model_is_not_supported(case):
@@ -201,6 +211,16 @@ def test_entries_that_nothing_measures_have_no_bars(tmp_path):
     assert both.axes[1].get_title().endswith("(grey: not determined)")
     for figure in (bars, both):
         figure.savefig(tmp_path / "undetermined.png")
+
+
+def test_run_with_the_first_slice_below(case):
+    _, result = case
+    figure = draw_run(result, bars=True)
+    _, _, left, right = figure.axes[:4]
+    index = slice_indices(result.X.shape)[0]
+    np.testing.assert_array_equal(right.images[0].get_array().ravel(), result.standard_error(index))
+    np.testing.assert_array_equal(left.images[0].get_array().ravel(), result.X.entries(index))
+    assert right.get_title() == "standard error,\nby the linear model"
 
 
 def test_slices_of_slice_indices():
@@ -240,6 +260,7 @@ def test_html_of_a_batch_and_of_conformal_bars(case):
 
 def test_description_of_every_method(case):
     _, result = case
+    assert kind_of_bars(replace(result, status=lt.Status.STALLED)) == "presumed"
     assert described_bars(result) == described_bars(result, "model") == "by the linear model"
     assert described_bars(replace(result, calibration=Bars())) == "by the linear model"
     assert described_bars(replace(result, calibration=Bars()), "conformal").startswith("conformal")

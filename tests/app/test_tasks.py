@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import itertools
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -76,11 +77,30 @@ def test_standard_errors_are_those_of_the_result():
 
 
 def test_standard_errors_say_what_they_presume():
-    """In the remark, not in a notice as well."""
+    """In the remark, not by a warning as well, which would be a notice."""
+    _, bars, result = sent_bars()
+    said = standard_errors(replace(result, status=lt.Status.APPROXIMATED))
+    assert said["standard_error"] == bars["standard_error"]
+    assert "presumes that the tensor has rank (2, 2, 1) exactly" in said["remark"]
+
+
+def test_too_few_measurements_have_no_standard_errors():
     with pytest.warns(UserWarning, match="cannot determine"):
         events, bars, _ = sent_bars(ratio="0.9")
-    assert "presumes that the tensor has rank (2, 2, 1) exactly" in bars["remark"]
+    assert bars["standard_error"] is None
+    assert bars["remark"] == "The measurements do not determine any entry."
     assert not any("error bars" in content["text"] for kind, content in events if kind == "notice")
+
+
+def test_entries_that_nothing_measures_are_counted():
+    index = np.argwhere(np.ones((6, 5, 4)))
+    A = lt.entries((6, 5, 4), index[index[:, 0] != 2])
+    with pytest.warns(UserWarning, match=r"slice|determine"):
+        result = lt.recover(A, A.forward(lt.random_tucker((6, 5, 4), (1, 1, 1), seed=0)), (1, 1, 1))
+    bars = standard_errors(result)
+    assert "do not determine 20 entries" in bars["remark"]
+    levels = np.frombuffer(base64.b64decode(bars["standard_error"]["data"]), np.uint8)
+    assert (levels.reshape(4, 6, 5)[:, 2] == 255).all()
 
 
 def test_standard_errors_that_take_too_long_are_left_out(monkeypatch):

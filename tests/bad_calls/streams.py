@@ -53,6 +53,7 @@ ROWS = [
     (lambda: update(y_block=y[:-1]), ValueError, "y must have one entry for each of the 60"),
     (lambda: update(y_block=np.ones((2, 60))), ValueError, "y_block must have shape (60,)"),
     (lambda: update(y_block="y"), TypeError, "y must be an array of numbers"),
+    (lambda: update(y_block=1e200 * y), ValueError, "y_block has the norm ... in other units"),
     (lambda: update(weights=-np.ones(60)), ValueError, "weights must be real, not negative"),
     (lambda: update(1j * A.matrix, y), TypeError, "the block measures tensors of dtype complex"),
     (lambda: update(A.forward), TypeError, "A must be an operator or an array, got a function"),

@@ -95,3 +95,22 @@ def test_what_rows_do_not_determine_has_infinite_deviation(rng):
     std = model.predict(np.eye(4), return_std=True)[1]
     assert np.isfinite(std[:3]).all()
     assert np.isinf(std[3])
+
+
+@pytest.mark.parametrize("alpha", [0.0, 2.0])
+@pytest.mark.parametrize("intercept", [True, False])
+def test_rows_that_are_not_kept_give_the_same_linear_fit(rng, alpha, intercept):
+    """Recursive least squares: a batch after a fit is as good as all rows at once."""
+    X, new = rng.standard_normal((60, 6)) + 2, rng.standard_normal((5, 6))
+    y = X @ rng.standard_normal(6) + 1 + rng.standard_normal(60)
+    weights = rng.uniform(0.5, 2, 60)
+    model = TuckerRegressor(rank=(1,), alpha=alpha, fit_intercept=intercept)
+    model.fit(X[:20], y[:20], weights[:20])
+    for start in (20, 21, 50):
+        stop = {20: 21, 21: 50, 50: 60}[start]
+        some = slice(start, stop)
+        model.partial_fit(X[some], y[some], weights[some])
+    mean, std = model.predict(new, return_std=True)
+    expected = reference(X, y, new, alpha, intercept, weights)
+    np.testing.assert_allclose(mean, expected[0], rtol=1e-7)
+    np.testing.assert_allclose(std, expected[1], rtol=1e-7)

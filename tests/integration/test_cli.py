@@ -47,6 +47,21 @@ def test_recover_writes_the_result_and_exits_with_0(folder):
     assert (folder / "run.png").stat().st_size > 1000
 
 
+@pytest.mark.parametrize(
+    ("options", "flops", "images"),
+    [((), 5e10, 2), ((), 1e3, 0), (("--max-epochs", 2, "--solver", "tiht"), 5e10, 0)],
+)
+def test_plot_has_standard_errors_where_they_are_quick_and_sound(
+    folder, monkeypatch, options, flops, images
+):
+    drawn = []
+    monkeypatch.setattr("lowtucker.lab.experiments.bars.FLOPS", flops)
+    monkeypatch.setattr("lowtucker.cli.outcome.write_picture", lambda *call: drawn.append(call))
+    run(*CALL, "-o", "X.npz", "-q", "--plot", "run.png", *options)
+    ((figure, _),) = drawn
+    assert sum(len(axes.images) for axes in figure.axes[:4]) == images
+
+
 def test_recover_that_fails_exits_with_3_and_can_be_resumed(folder):
     half = run(*CALL, "-o", "half.npz", "--max-epochs", 3, "-q", "--solver", "stotiht")
     assert half.exit_code == 3

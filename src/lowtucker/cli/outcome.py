@@ -72,7 +72,9 @@ def run_options(command: Command) -> Command:
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
         click.option("--overwrite", is_flag=True, help="Replace existing files."),
-        click.option("--plot", type=FILE, help="Write a plot of the run (.png, .pdf, .svg)."),
+        click.option("--plot", type=FILE,
+                     help="Write a plot of the run (.png, .pdf, .svg), with the first slice and "
+                     "its standard error where that is quick and the tensor was recovered."),
         click.option("--checkpoint", type=FILE,
                      help="File to save the run to; run the same command to resume."),
         click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True),
@@ -188,7 +190,7 @@ def finish(
     _write(result, output, overwrite)
     then()
     if plot is not None:
-        write_picture(result.plot(), plot)
+        write_picture(_picture(result), plot)
     if not quiet:
         files = ", ".join(map(str, [output, *written]))
         text = result.text_in(partial(next_command, output))
@@ -197,6 +199,15 @@ def finish(
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
     sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _picture(result: Any) -> Any:
+    """Draw the run; below it a slice with its standard error, where that is quick and sound."""
+    from lowtucker.lab.experiments.bars import why_no_bars
+    from lowtucker.run.pictures import draw_run, kind_of_bars
+
+    quick = not why_no_bars(result, math.prod(result.X.shape[:2]))
+    return draw_run(result, bars=quick and kind_of_bars(result) != "presumed")
 
 
 def next_command(output: Path, changes: Mapping[str, Any]) -> str:

@@ -66,19 +66,15 @@ class Fitting:
     seed: int
     quick: bool = False
 
-    def __call__(
-        self, rows: Centred, target: int, rank: Rank, *, near: tuple[float, Any] | None = None
-    ) -> Result:
-        r"""Fit one target.
+    def __call__(self, rows: Centred, target: int, rank: Rank) -> Result:
+        """Fit one target.
 
-        ``near`` is (weight, C) for the penalty :math:`weight \|w - C\|^2` instead of the ridge.
         If every tensor has the rank, the problem is linear and solved by least squares.
         """
         attained = attainable_rank(tuple(rank))
-        if near is None and degrees_of_freedom(self.shape, attained) == size(self.shape):
+        if degrees_of_freedom(self.shape, attained) == size(self.shape):
             return self._linear(rows, rows.Y[:, target].copy(), attained)
-        alpha, centre = (self.alpha, None) if near is None else near
-        problem = self._problem(rows, target, alpha, centre, isotropic=rows.is_plain)
+        problem = self._problem(rows, target, isotropic=rows.is_plain)
         return recover(
             problem.A,
             problem.y,
@@ -86,20 +82,16 @@ class Fitting:
             solver=self._solver(rows, attained),
             tol=self.tol,
             max_epochs=self.max_epochs,
-            start=centre if centre is None or centre.rank == attained else None,
             seed=self.seed,
         )
 
-    def _problem(
-        self, rows: Centred, target: int, alpha: float, centre: Any, *, isotropic: bool
-    ) -> Problem:
+    def _problem(self, rows: Centred, target: int, *, isotropic: bool) -> Problem:
         """Rows of the data, and those of the penalty, if there is one."""
         A: MeasurementOperator = DenseOperator(rows.X, self.shape, isotropic=isotropic)
         y = rows.Y[:, target].copy()
-        if alpha:
-            A = stack([A, Penalty(self.shape, alpha)])
-            below = np.zeros(size(self.shape)) if centre is None else np.ravel(centre.full())
-            y = np.concatenate([y, math.sqrt(alpha) * below])
+        if self.alpha:
+            A = stack([A, Penalty(self.shape, self.alpha)])
+            y = np.concatenate([y, np.zeros(size(self.shape))])
         return Problem(A, y)
 
     def _solver(self, rows: Centred, rank: Rank) -> Any:
@@ -145,7 +137,7 @@ class Fitting:
         if attainable_rank(limit) == ones:
             return ones, ""
         # features may be of any scale: the gradient does not count what is missing
-        problem = self._problem(rows, target, self.alpha, None, isotropic=False)
+        problem = self._problem(rows, target, isotropic=False)
         mask = np.zeros(problem.m, dtype=bool)
         mask[: len(held)] = held
         if held.any() and not held.all():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 from typing import Any, NamedTuple, Self
 
@@ -20,8 +19,9 @@ from lowtucker.estimators.arguments import (
     shape_of,
 )
 from lowtucker.estimators.fits import Fitting, noted
-from lowtucker.estimators.predicted import spread_of
-from lowtucker.estimators.rows import Centred, Data, in_own_order, is_held, joined, parted
+from lowtucker.estimators.predicted import Filter, Means, absorbed, filter_of, spread_of
+from lowtucker.estimators.rows import Data, in_own_order, is_held, joined, parted
+from lowtucker.limits import PLENTY
 from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
 from lowtucker.solvers.rgn import LARGE
@@ -40,31 +40,6 @@ class _Given(NamedTuple):
     digest: NumPyArray
     shape: Rank
     one_target: bool
-
-
-class _Moments(NamedTuple):
-    """Moments of rows that are not kept."""
-
-    weight: float
-    mean_x: NumPyArray
-    mean_y: NumPyArray
-    spread: float  # sum of w |x - mean|^2
-
-    @classmethod
-    def of(cls, data: Data, rows: Centred) -> _Moments:
-        return cls(float(data.root @ data.root), rows.mean_x, rows.mean_y, _squares(rows.X))
-
-    def with_more(self, other: _Moments) -> _Moments:
-        """Return the moments of both sets of rows."""
-        total = self.weight + other.weight
-        share = other.weight / total
-        step = other.mean_x - self.mean_x
-        return _Moments(
-            total,
-            self.mean_x + share * step,
-            self.mean_y + share * (other.mean_y - self.mean_y),
-            self.spread + other.spread + self.weight * share * float(step @ step),
-        )
 
 
 class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type: ignore[misc]
@@ -134,10 +109,9 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     For up to 1024 features, ``partial_fit`` keeps the triangular factor of all rows so far, at most
     2 (N + 2)^2 numbers (twice that if the rank is searched for), and minimises the same
     objective as ``fit`` on all of them; so every call fits a bounded number of rows. With more
-    features, and after ``fit``, rows are not kept: a batch is fitted with the penalty
-    :math:`\lambda \|X - X_{old}\|^2`, where :math:`\lambda` is the mean eigenvalue of the
-    previous rows. For features of similar variance this is about as good as using all rows; for
-    others it converges more slowly. The rank is then that of the first call.
+    features, rows are kept until there are 2.8 per degree of freedom. After that, and after
+    ``fit``, they are not: the filter of :class:`lowtucker.Online` takes each row once and keeps
+    dof^2 numbers. The rank is then the one found until there.
 
     Examples
     --------
@@ -195,8 +169,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         self._take_shape(given)
         self._kept: list[Data] | None = None
         with interrupts_raise():  # a partial fit is not a valid result
-            rows = self._solve(given.data, is_held(given.digest), in_place=True)
-        self._moments = _Moments.of(given.data, rows)
+            self._solve(given.data, is_held(given.digest), in_place=True)
         return self
 
     def partial_fit(self, X: Any, y: Any, sample_weight: Any = None) -> Self:
@@ -215,18 +188,17 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         given = self._given(X, y, sample_weight, first=first)
         if first:
             self._take_shape(given)
-            exact = size(given.shape) <= EXACT
-            self._kept = [] if exact else None
-        elif given.one_target != self._one_target or given.data.Y.shape[1] != len(self._means):
+            self._kept = []
+        elif given.one_target != self._one_target or given.data.Y.shape[1] != len(self._filters):
             raise ValueError(
                 f"y has {given.data.Y.shape[1]} targets in {2 - given.one_target} axes, but the "
-                f"first call had {len(self._means)} in {2 - self._one_target}. Give as many."
+                f"first call had {len(self._filters)} in {2 - self._one_target}. Give as many."
             )
         with interrupts_raise():
-            self._take_batch(given, first)
+            self._take_batch(given)
         return self
 
-    def _take_batch(self, given: _Given, first: bool) -> None:
+    def _take_batch(self, given: _Given) -> None:
         if self._kept is not None:
             searches = limit_of(self.rank, given.shape) is not None
             parts = parted(given.data, given.digest) if searches else [given.data]
@@ -239,9 +211,9 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             self._kept = [joined(pair).compressed() for pair in pairs]
             data = joined(self._kept)
             self._solve(data, np.arange(len(data.root)) < len(self._kept[0].root))
-        elif first:
-            rows = self._solve(given.data, is_held(given.digest), in_place=True)
-            self._moments = _Moments.of(given.data, rows)
+            dof = max(result.degrees_of_freedom for result in self._results())
+            if size(given.shape) > EXACT and data.count >= PLENTY * dof:
+                self._kept = None
         else:
             self._update(given.data)
 
@@ -314,7 +286,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             self.max_epochs, as_seed_number(self.random_state),
         )  # fmt: skip
 
-    def _solve(self, data: Data, held: NumPyArray, *, in_place: bool = False) -> Centred:
+    def _solve(self, data: Data, held: NumPyArray, *, in_place: bool = False) -> None:
         """Fit every target to all rows, which are centred first; the rank by held-out ones."""
         fitting, limit = self._fitting(), limit_of(self.rank, self.tensor_shape_)
         targets = range(data.Y.shape[1])
@@ -323,42 +295,46 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         if limit is not None:
             found = [fitting.best_rank(rows, held, target, limit) for target in targets]
         results = [noted(fitting(rows, k, rank), note) for k, (rank, note) in enumerate(found)]
-        weight = float(data.root @ data.root) if fitting.intercept else math.inf
-        self._spreads = [
-            spread_of(rows, k, result.X, fitting.alpha, weight) for k, result in enumerate(results)
+        self._means = Means.of(rows, float(data.root @ data.root), fitting.intercept)
+        self._filters: list[Filter] = [
+            filter_of(rows, k, result.X, fitting.alpha, int(fitting.intercept))
+            for k, result in enumerate(results)
         ]
-        self._take(results, rows)
-        return rows
+        self._take(results)
 
     def _update(self, data: Data) -> None:
-        """Fit every target to a batch, near the current coefficient."""
-        fitting, before = self._fitting(), self._moments
-        batch = _Moments.of(data, data.centred(fitting.intercept))
-        self._moments = after = before.with_more(batch)
-        rows = Centred(
-            data.X - data.root[:, None] * after.mean_x, data.Y - data.root[:, None] * after.mean_y,
-            after.mean_x, after.mean_y, data.count, True,
-        )  # fmt: skip
-        weight = before.spread / data.X.shape[1] + fitting.alpha
-        tensors, ranks = self._listed(self.coef_tensor_), self._listed(self.rank_)
+        """Add rows to the filters, which are then all that is known of them."""
+        total = float(data.root @ data.root)
+        means, rows = self._means.with_more(data.centred(bool(self.fit_intercept)), total)
+        filters = [absorbed(made, rows, k) for k, made in enumerate(self._filters)]
         results = [
-            fitting(rows, k, rank, near=(weight, X) if weight else None)
-            for k, (X, rank) in enumerate(zip(tensors, ranks, strict=True))
+            replace(
+                result,
+                X=made.X,
+                residual=made.residual,
+                m=result.m + data.count,
+                error_estimate=made.accuracy.error,
+                error_interval=made.accuracy.interval,
+            )
+            for result, made in zip(self._results(), filters, strict=True)
         ]
-        self._take(results, rows)
+        self._means, self._filters = means, filters
+        self._take(results)
 
-    def _listed(self, value: Any) -> list[Any]:
-        return [value] if self._one_target else value
+    def _results(self) -> list[Result]:
+        found: Any = self.result_
+        return [found] if self._one_target else list(found)
 
-    def _take(self, results: list[Result], rows: Centred) -> None:
+    def _take(self, results: list[Result]) -> None:
         """Set the fitted attributes. Results have covariances instead of the rows."""
+        alpha, means = float(self.alpha), self._means
+        self._spreads = [spread_of(made, alpha, means) for made in self._filters]
         results = [
             replace(result, uncertainty=None if spread is None else spread.uncertainty)
             for result, spread in zip(results, self._spreads, strict=True)
         ]
         coef = np.stack([np.ravel(result.X.full()) for result in results])
-        self._means = rows.mean_y
-        constant = rows.mean_y - [w @ rows.mean_x for w in coef]
+        constant = means.y - [w @ means.x for w in coef]
         one = self._one_target
         self.coef_ = coef[0] if one else coef
         self.intercept_ = float(constant[0]) if one else constant
@@ -371,8 +347,3 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
-
-
-def _squares(X: NumPyArray) -> float:
-    flat = X.reshape(-1)
-    return float(flat @ flat)

@@ -9,11 +9,13 @@ import numpy as np
 
 from lowtucker._array.clock import TimeUp
 from lowtucker.limits import UNSEEN
+from lowtucker.recovery.accuracy import Accuracy
 from lowtucker.recovery.case import Case
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.holdout import by_held_out
 from lowtucker.status import Status
-from lowtucker.uncertainty.information import sigma_of
+from lowtucker.tensor.products import norm
+from lowtucker.uncertainty.information import Information, Noise, information_at, sigma_of
 
 __all__ = ["with_estimate"]
 
@@ -38,6 +40,7 @@ def with_estimate(case: Case) -> Case:
         return case
     if not accuracy.determined:
         return case.now(replace(result, error_estimate=None, error_interval=None))
+    accuracy = _of_huber(case, accuracy)
     known = case.fit.noise_std is not None and result.weights is None
     if known and result.status is Status.NOISE_FLOOR:
         accuracy = accuracy.with_sigma(sigma_of(case.problem, float(case.fit.noise_std or 0.0)))
@@ -51,6 +54,21 @@ def with_estimate(case: Case) -> Case:
         more = _more_than_fitted(case)
         estimate, high = more * estimate, math.hypot(more * high, _unseen(evidence))
     return case.now(replace(result, error_estimate=estimate, error_interval=(low, high)))
+
+
+def _of_huber(case: Case, accuracy: Accuracy) -> Accuracy:
+    """Accuracy by the sandwich covariance of Huber's loss; as it is for the squared loss."""
+    given, result = case.evidence.given, case.result
+    if given is None:
+        return accuracy
+    try:
+        with case.fit.clock.watched():
+            found = information_at(given, result.X, Noise(huber=result.weights), case.fit.seed)
+    except (TimeUp, np.linalg.LinAlgError):
+        return accuracy
+    if not isinstance(found, Information) or not found.determined:
+        return accuracy
+    return replace(accuracy, noise=found.sigma * float(norm(found.root)) / float(result.X.norm()))
 
 
 def _more_than_fitted(case: Case) -> float:

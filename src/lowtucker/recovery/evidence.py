@@ -77,18 +77,21 @@ class Evidence:
         With the weights of the last fit.
     result : Result
     seed : int
+    given : Problem or None
+        With the weights that were given, where Huber's loss chose others.
     """
 
     problem: Problem
     result: Result
     seed: Seed
+    given: Problem | None = None
 
     @classmethod
     def of(cls, problem: Problem, result: Result, seed: Seed) -> Evidence:
         """Evidence on a result of a problem, with the weights that a loss chose."""
-        if result.weights is not None:
-            problem = Problem(problem.A, problem.y, result.weights)
-        return cls(problem, result, seed)
+        if result.weights is None:
+            return cls(problem, result, seed)
+        return cls(Problem(problem.A, problem.y, result.weights), result, seed, problem)
 
     @property
     def is_tucker(self) -> bool:

@@ -354,10 +354,16 @@ class Search:
         a = _weights(guesses, truth)
         if a.max() < LEAST:
             return alone
+        if a.min() < LEAST:  # the others take over what it had
+            kept = a >= LEAST
+            again = self.combined([t for t, one in zip(ways, kept, strict=True) if one])
+            weights = np.zeros(len(ways))
+            weights[kept] = again.weights
+            return again._replace(weights=weights)
         first = squares if halves else squares[:1]
-        calibration = self._calibration(where, residuals)
-        kept = np.where(a < LEAST, 0.0, a)
-        return Combination(kept, _relative(squares), _relative(first), calibration)
+        return Combination(
+            a, _relative(squares), _relative(first), self._calibration(where, residuals)
+        )
 
     def _calibration(self, where: list[Any], residuals: list[NumPyArray]) -> Calibration | None:
         shape = self.problem.shape

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import numbers
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +24,7 @@ __all__ = [
     "draw_entries",
     "draw_run",
     "draw_slice",
-    "is_supported",
+    "kind_of_bars",
     "slice_indices",
 ]
 
@@ -35,19 +35,20 @@ TICKS = 24
 BARS = 30
 
 
+def kind_of_bars(result: Result, method: str = "auto") -> str:
+    """Return "conformal", "model", or "presumed": a model that the verdict does not support."""
+    if result._method(method) == "conformal":
+        return "conformal"
+    return "model" if result._unsupported() is None else "presumed"
+
+
 def described_bars(result: Result, method: str = "auto") -> str:
     """Which error bars these are, and what they presume where the verdict does not support it."""
-    if result._method(method) == "conformal":
-        return "conformal, from held-out entries"
-    verdict = result._unsupported()
-    if verdict is None:
-        return "by the linear model"
-    return f"presuming rank {result.rank}: the verdict is {verdict}"
-
-
-def is_supported(result: Result) -> bool:
-    """Whether the verdict supports the model that error bars without a calibration presume."""
-    return result._unsupported() is None
+    return {
+        "conformal": "conformal, from held-out entries",
+        "model": "by the linear model",
+        "presumed": f"presuming rank {result.rank}: the verdict is {result._unsupported()}",
+    }[kind_of_bars(result, method)]
 
 
 def bars_line(result: Result) -> str:
@@ -58,7 +59,7 @@ def bars_line(result: Result) -> str:
     """
     if result.X.batch_shape:
         return ""
-    if result._method("auto") == "conformal":
+    if kind_of_bars(result) == "conformal":
         return f"result.interval(indices), {described_bars(result)}"
     known = result.error_estimate
     if result.uncertainty is None or known is None or result.weights is not None:
@@ -70,12 +71,24 @@ def bars_line(result: Result) -> str:
     )
 
 
-def draw_run(result: Result) -> Any:
-    """Draw the residual, the error where it is known, and the spectra; return the figure."""
+def draw_run(result: Result, *, bars: bool = False) -> Any:
+    """Draw the residual, the error where it is known, and the spectra; return the figure.
+
+    With ``bars``, the first slice and its standard error below.
+    """
     from lowtucker._plotting import new_figure
 
+    figure, panels = new_figure(2 if bars else 1, 2)
+    rows = np.reshape(panels, (-1, 2))
+    _draw_run_on(rows[0, 0], rows[0, 1], result)
+    if bars:
+        name = _draw_slice_on(rows[1, 0], rows[1, 1], result, None, None, "auto")
+        rows[1, 1].set_title(f"{rows[1, 1].get_title()},\n{name}", fontsize="medium")
+    return figure
+
+
+def _draw_run_on(left: Any, right: Any, result: Result) -> None:
     history = result.history
-    figure, (left, right) = new_figure(1, 2)
     for name in ("residual", "error"):
         if name in history:
             values = history[name]
@@ -91,7 +104,6 @@ def draw_run(result: Result) -> Any:
     X = result.X.take([0]).single() if result.X.batch_shape else result.X
     spectra(X if isinstance(X, TuckerTensor) else X.full()).plot(right)
     right.set_title("first problem" if result.X.batch_shape else "recovered tensor")
-    return figure
 
 
 def draw_entries(
@@ -137,14 +149,15 @@ class _Places:
 
     def _label(self, labels: Any) -> None:
         """Take texts to write below entries, or numbers to draw them at."""
-        given = np.asarray(labels) if isinstance(labels, Sequence | np.ndarray) else None
-        if given is None or isinstance(labels, str | bytes) or given.shape != (len(self.index),):
+        listed = np.iterable(labels) and not isinstance(labels, str | bytes)
+        given = np.array(list(labels) if listed else None, dtype=object)
+        if given.shape != (len(self.index),):
             raise ValueError(
                 f"labels must have one text or number for each of the {len(self.index)} rows of "
                 f"indices, got {labels!r:.80}."
             )
-        if given.dtype.kind in "iuf" and self.fibre:
-            self.x, self.name = given, ""
+        if self.fibre and all(isinstance(label, numbers.Real) for label in given):
+            self.x, self.name = given.astype(float), ""
         else:
             self.texts = [str(label) for label in given]
 
@@ -171,7 +184,7 @@ class _Places:
             )  # fmt: skip
         if not known.all():
             label = "not determined: no interval"
-            panel.plot(x[~known], middle[~known], "x", color="tab:red", label=label)
+            panel.plot(x[~known], middle[~known], "x", color="tab:red", ms=9, zorder=4, label=label)
         if truth is not None:
             panel.plot(x, truth[order], ".", color="black", markersize=5, zorder=3, label="truth")
         self._tick(panel, x, order)
@@ -180,7 +193,7 @@ class _Places:
     def _tick(self, panel: Any, x: NumPyArray, order: NumPyArray) -> None:
         panel.set_xlabel(self.name)
         if self.texts is None:
-            if x.dtype.kind in "iu":
+            if np.array_equal(x, np.round(x)):
                 panel.xaxis.get_major_locator().set_params(integer=True)
             return
         every = -(-len(x) // TICKS)
@@ -198,24 +211,31 @@ def draw_slice(result: Result, modes: Any, at: Any, method: Any) -> Any:
     from lowtucker._plotting import new_figure
 
     _check_single(result, "plot_slice")
+    size = tuple(result.X.shape[k] for k in slice_indices(result.X.shape, modes, at)[1])
+    tall = 3.6 if len(size) == 1 else min(3.6 * size[0] / size[1] + 1.0, 8.0)
+    figure, (left, right) = new_figure(1, 2, height=tall)
+    name = _draw_slice_on(left, right, result, modes, at, method)
+    figure.suptitle(fill(f"Standard errors, {name}", 100), fontsize="medium")
+    return figure
+
+
+def _draw_slice_on(left: Any, right: Any, result: Result, modes: Any, at: Any, method: Any) -> str:
+    """Draw a slice and its standard error on axes; return which error bars these are."""
     index, modes, fixed = slice_indices(result.X.shape, modes, at)
     name = described_bars(result, method)
     size = tuple(result.X.shape[k] for k in modes)
     entries = to_numpy(result.X.entries(index)).reshape(size)
     error = to_numpy(result.standard_error(index, method=method)).reshape(size)
     values = np.abs(entries) if is_complex(entries) else entries
-    tall = 3.6 if len(size) == 1 else min(3.6 * size[0] / size[1] + 1.0, 8.0)
-    figure, (left, right) = new_figure(1, 2, height=tall)
     where = f"X{_written(fixed)}"
     left.set_title(f"|{where}|" if is_complex(entries) else where, fontsize="medium")
     known = bool(np.isfinite(error).all())
     right.set_title(
         "standard error" if known else "standard error (grey: not determined)", fontsize="medium"
     )
-    figure.suptitle(fill(f"Standard errors {name}", 100), fontsize="medium")
     _draw_values(left, values, modes, "viridis", None)
     _draw_values(right, np.ma.masked_invalid(error), modes, "magma", 0.0)
-    return figure
+    return name
 
 
 def _draw_values(
@@ -229,7 +249,8 @@ def _draw_values(
         return
     panel.set_facecolor("lightgrey")  # seen where nothing is drawn
     image = panel.imshow(values, cmap=colours, vmin=low, interpolation="nearest")
-    panel.figure.colorbar(image, ax=panel)
+    if np.ma.count(values):
+        panel.figure.colorbar(image, ax=panel)
     panel.set_ylabel(f"mode {modes[0]}")
     panel.set_xlabel(f"mode {modes[1]}")
 

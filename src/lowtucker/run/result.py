@@ -270,7 +270,8 @@ class Result:
             covariance. "conformal" presumes no more than that the entries to predict are missing
             as the held-out ones of :func:`lowtucker.complete` are; these calibrate it. "auto" is
             the model where the verdict is that X is recovered, exactly or up to noise; conformal
-            otherwise, where there is a calibration.
+            otherwise, where there is a calibration. Intervals of the model are for entries of X,
+            conformal ones for their values as they would be observed, noise included.
 
         Returns
         -------

@@ -67,6 +67,7 @@ class Averages:
                 "the block makes numbers that are not finite: NaN in A, or numbers too large to "
                 "square. Leave that row out, or rescale A and y."
             )
+        ratio = float(model.scale) / self.information if self.information else 0.0
         known = decay * self.information
         total = known + float(model.scale)
         if not total:
@@ -77,7 +78,7 @@ class Averages:
             total,
             decay * self.squares + squares,
             self.tally.plus(problem, decay),
-            self.recent.plus(problem, squares, self.dof),
+            self.recent.plus(problem, squares, self.dof, ratio),
             self.dof,
         )
 

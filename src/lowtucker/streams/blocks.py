@@ -59,7 +59,18 @@ def as_block(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> Problem | 
             f"y_block must have shape ({operator.m},), got {tuple(problem.y.shape)}. Give the "
             "measurements of one tensor."
         )
+    _check_scale(problem, low=0.0)
     return problem
+
+
+def _check_scale(problem: Problem, low: float) -> None:
+    """Refuse measurements whose squares would overflow, or vanish if there is a lower limit."""
+    limits, length = namespace(problem.y).finfo(problem.y.dtype), float(problem.y_norm)
+    if length and not low * limits.smallest_normal**0.5 <= length <= 1e-4 * limits.max**0.5:
+        raise ValueError(
+            f"y_block has the norm {length:.3g}, whose square {problem.y.dtype} cannot represent "
+            "with enough digits. Give y_block in other units: X is then in those units too."
+        )
 
 
 def _with_axis(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
@@ -185,7 +196,9 @@ def joined(blocks: Sequence[Block], shape: tuple[int, ...], dtype: Any) -> Probl
     weights = None
     if any(block.weights is not None for block in blocks):
         weights = _concat([_weights(block) for block in blocks])
-    return Problem(stack(operators), y, weights)
+    whole = Problem(stack(operators), y, weights)
+    _check_scale(whole, low=1e8)
+    return whole
 
 
 def _concat(arrays: Sequence[Any]) -> Array:

@@ -45,9 +45,11 @@ class Online:
 
     Notes
     -----
-    The first measurements are tried at 2.8 per degree of freedom, and after every growth by a half;
-    a success, or 10 per degree of freedom, ends this. Until then their memory is that of the
-    user's blocks: d numbers a sample for entries, N a row for arrays.
+    The first measurements are fitted by :func:`lowtucker.recover` at 2.8 per degree of freedom, and
+    after every growth by a half. A fit that converges, or ends at the noise floor, is used; when it
+    has predicted new measurements as well, a quarter per degree of freedom, the first ones are
+    freed. So they are at 10 per degree of freedom, whatever the verdict. Until then their memory is
+    that of the user's blocks: d numbers a sample for entries, N a row for arrays, which are copied.
 
     After that the memory is dof^2 numbers, and a block of b rows costs one pass over them and
     b dof^2 flops; every dof rows, and for every ``X`` that is asked for after a block, some dof^3
@@ -55,8 +57,9 @@ class Online:
     block is a least-squares step that is penalised by it, which takes all directions to be equally
     well known, and is less accurate where they are not; a result then has no error bars.
 
-    Measured (20x20x20, rank 2, 1 % noise): after one pass over 10 measurements per degree of
-    freedom the error is within 1 % of that of a fit to all at once.
+    Measured (20x20x20, rank 2; Gaussian rows, outer products and entries): after one pass over 10
+    measurements per degree of freedom the error is within 0.3 % of that of a fit to all at once,
+    with 1 % noise and blocks of 1 to 116 rows; within 6 % with 30 % noise and blocks of 100.
 
     Examples
     --------

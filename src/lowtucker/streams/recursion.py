@@ -31,6 +31,10 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Recent", "Recursion", "Tally", "contiguous", "decay_of", "pieces"]
 
+# Mean squared error of predictions, in units of what the residual predicts, above which they are
+# clearly worse: a factor, and standard deviations of that of noise
+WORSE, DEVIATIONS = 2.0, 6.0
+
 
 def decay_of(rows: int, memory: float | None) -> float:
     """Factor by which so many new rows reduce the weight of the old ones."""
@@ -78,19 +82,34 @@ class Recent:
     ----------
     squares, energy, count : float
         Sums of w |y - A(X_0)|^2, of w |y|^2 and of equations, over about the last dof rows.
+    leverage : float
+        What the error of X adds to the squares, in units of sigma^2; as if rows were isotropic.
     """
 
     squares: float = 0.0
     energy: float = 0.0
     count: float = 0.0
+    leverage: float = 0.0
 
-    def plus(self, problem: Problem, squares: float, dof: int) -> Recent:
-        """Sums with one more block, whose residual has these squares."""
+    def plus(self, problem: Problem, squares: float, dof: int, ratio: float) -> Recent:
+        """Sums with one more block.
+
+        Its residual has these squares, and its mean information is so many times that of X.
+        """
         kept = decay_of(problem.m, float(dof))
         energy, n = float(problem.y_norm) ** 2, float(problem.equations)
         return Recent(
-            kept * self.squares + squares, kept * self.energy + energy, kept * self.count + n
+            kept * self.squares + squares,
+            kept * self.energy + energy,
+            kept * self.count + n,
+            kept * self.leverage + dof * ratio,
         )
+
+    def exceeds(self, sigma: float) -> bool:
+        """Whether the squares are clearly more than noise of that size makes them."""
+        expected = sigma * sigma * (self.count + self.leverage)
+        limit = WORSE + DEVIATIONS / math.sqrt(max(self.count, 1.0))
+        return self.squares > limit * expected
 
     @property
     def score(self) -> float | None:
@@ -144,13 +163,14 @@ class Recursion:
         """Recursion with one more block. One pass over its rows."""
         decay = decay_of(problem.m, memory)
         gram, gradient, squares = _equations(problem, self.T)
+        before, added = _trace(self.gram), _trace(gram)
         return Recursion(
             self.T,
             in_order(decay * self.gram + gram),
             decay * self.gradient + gradient,
             decay * self.squares + squares,
             self.tally.plus(problem, decay),
-            self.recent.plus(problem, squares, self.T.dof),
+            self.recent.plus(problem, squares, self.T.dof, added / before if before else 0.0),
             self.rows + problem.m,
         )
 
@@ -241,6 +261,10 @@ def _equations(problem: Problem, T: TangentSpace) -> tuple[Array, Array, float]:
             "to square. Leave that row out, or rescale A and y."
         )
     return found.gram, found.gradient, squares
+
+
+def _trace(gram: Array) -> float:
+    return float(namespace(gram).sum(real(namespace(gram).linalg.diagonal(gram))))
 
 
 def _aged(problem: Problem, ages: Array) -> tuple[Problem, Tally]:

@@ -18,10 +18,6 @@ from lowtucker.uncertainty.information import Information
 
 __all__ = ["accuracy_of", "finding_of", "result_of"]
 
-# Mean squared error of recent predictions, in units of what the residual predicts, above which X
-# has changed: a factor, and standard deviations of that of noise
-CHANGED, DEVIATIONS = 2.0, 6.0
-
 
 def finding_of(state: State) -> Finding:
     """What decides the status of a stream."""
@@ -34,13 +30,11 @@ def finding_of(state: State) -> Finding:
         return Finding("not determined", text, numbers, Status.UNDERDETERMINED)
     if now.residual <= state.settings.tol:
         return Finding("verdict", str(Status.CONVERGED), numbers, Status.CONVERGED)
-    score, expected = now.recent.score, accuracy.sigma**2 * (1 + dof / now.tally.count)
+    score = now.recent.score
     if score is not None and score > POOR_FIT:
         text = f"New measurements are predicted to {score:.2g} only: X is not found, or is lost."
         return Finding("lost", text, {"score": score}, Status.LOCAL_MINIMUM)
-    if now.recent.count and now.recent.squares > now.recent.count * expected * (
-        CHANGED + DEVIATIONS / math.sqrt(dof)
-    ):
+    if now.recent.exceeds(accuracy.sigma):
         text = (
             "New measurements are predicted worse than old ones were fitted: the tensor changes. "
             f"Try {'a shorter memory' if state.settings.memory else f'memory={5 * dof}'}."

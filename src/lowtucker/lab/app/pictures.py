@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker.lab.experiments.bars import presumed, why_no_bars
-from lowtucker.run.pictures import is_supported
+from lowtucker.run.pictures import kind_of_bars
 from lowtucker.run.result import Result
 
 __all__ = ["difference", "finite", "standard_errors", "thumbnail", "volume"]
@@ -47,8 +47,8 @@ def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
 def standard_errors(result: Result) -> dict[str, Any]:
     """Quantise the standard errors of all entries, from zero, with a remark on them.
 
-    The picture is None where they would take too long; entries that the measurements do not
-    determine are shown at the end of the scale.
+    The picture is None where they would take too long or all are infinite; entries that the
+    measurements do not determine are shown at the end of the scale.
     """
     shape = result.X.shape
     reason = why_no_bars(result, math.prod(shape))
@@ -58,7 +58,9 @@ def standard_errors(result: Result) -> dict[str, Any]:
         error = result.standard_error(np.indices(shape).reshape(len(shape), -1).T)
     error = np.asarray(error, dtype=np.float64).reshape(shape)
     known = np.isfinite(error)
-    largest = float(error[known].max()) if known.any() else 0.0
+    if not known.any():
+        return {"standard_error": None, "remark": "The measurements do not determine any entry."}
+    largest = float(error[known].max())
     return {
         "standard_error": volume(np.where(known, error, largest), 0.0, largest),
         "remark": _remark(result, int(np.count_nonzero(~known))),
@@ -68,7 +70,7 @@ def standard_errors(result: Result) -> dict[str, Any]:
 def _remark(result: Result, unknown: int) -> str:
     """What a reader of standard errors must know; "" where the verdict supports them."""
     remarks = []
-    if not is_supported(result):
+    if kind_of_bars(result) == "presumed":
         remarks.append(
             f"The standard error presumes that the tensor has rank {result.rank} exactly and that "
             "the residual is noise; the verdict does not support this."

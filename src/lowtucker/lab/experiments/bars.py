@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from lowtucker._array.errors import ModelWarning
+from lowtucker.run.pictures import kind_of_bars
 from lowtucker.run.result import Result
 
 __all__ = ["presumed", "why_no_bars"]
@@ -20,6 +21,8 @@ def why_no_bars(result: Result, entries: int) -> str:
 
     A report does not take longer for them than a recovery does.
     """
+    if kind_of_bars(result) == "conformal":  # by residuals that are known
+        return ""
     dof = result.degrees_of_freedom
     if result.uncertainty is None:
         return "Standard errors need a Tucker rank; this tensor has none."
