@@ -33,18 +33,18 @@ from lowtucker.run.stopping import MaxEpochs
 from lowtucker.streams import Online
 from lowtucker.tensor import TuckerTensor, degrees_of_freedom, random_tucker
 
-__all__ = ["NAMES", "Row", "Setting", "Stream", "one_pass", "run", "tracking"]
+__all__ = ["NAMES", "STREAMS", "Row", "Setting", "Stream", "one_pass", "run", "tracking"]
 
 NumPyArray = np.ndarray[Any, Any]
 NAMES = ("F3", "F4")
+STREAMS = {"F3": 20, "F4": 5}  # of each setting
 NOISE = 0.01
-# F3: measurements per degree of freedom, streams of each setting, and blocks: one row, and shares
-# of the degrees of freedom
-LENGTH, STREAMS, BLOCKS = 10, 20, (0.0, 0.1, 1.0)
+# F3: measurements per degree of freedom, and blocks: one row, and shares of the degrees of freedom
+LENGTH, BLOCKS = 10, (0.0, 0.1, 1.0)
 # F4: radians by which the factors rotate in as many measurements as there are degrees of freedom;
 # measurements per degree of freedom before, and while, errors and times are taken; of a block; and
 # of the windows and memories of which the best is taken
-ANGLE, BEFORE, WHILE, EVERY, TRACKED = 0.01, 10, 10, 0.25, 5
+ANGLE, BEFORE, WHILE, EVERY = 0.01, 10, 10, 0.25
 WINDOWS, MEMORIES = (1.5, 2.0, 3.0, 4.0), (1.0, 1.5, 2.0, 3.0)
 # Targets: error over that of the batch fit, over that of the refit, and CPU time over its
 ONE_PASS, TRACKING, COST = 1.1, 1.5, 0.05
@@ -200,9 +200,9 @@ def run(names: Sequence[str] = NAMES, streams: int | None = None, seed: int = 0)
     with one_blas_thread(), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # verdicts of single fits
         for setting in ONE_PASS_SETTINGS if "F3" in names else ():
-            yield from one_pass(setting, streams or STREAMS, seed)
+            yield from one_pass(setting, streams or STREAMS["F3"], seed)
         for setting in TRACKING_SETTINGS if "F4" in names else ():
-            yield from tracking(setting, streams or TRACKED, seed)
+            yield from tracking(setting, streams or STREAMS["F4"], seed)
 
 
 # F3
