@@ -442,7 +442,10 @@ def test_command_skips_what_is_missing_and_succeeds(tmp_path, cheap):
         (["realdata", "--data", "nowhere"], "--data nowhere is not a folder"),
         (["realdata", "--trials", "3"], "--trials is not an option of realdata"),
         (["recover", "--quick"], "--quick is not an option of recover"),
-        (["structured", "--data", "."], "--only, --data, --quick and --update to realdata"),
+        (
+            ["structured", "--data", "."],
+            "not an option of structured, but of realdata, uncertainty",
+        ),
     ],
 )
 def test_invalid_options_are_rejected_before_the_run(options, text):

@@ -275,7 +275,7 @@ def test_exit_code_is_3_if_a_target_is_missed(met, code, monkeypatch):
         (["recover", "--only", "A1,Z9"], "Unknown yardstick 'Z9'. Choose from A1, A2"),
         (["recover", "--only", "B1", "--plot", "x.png"], "--plot shows A1 and A2"),
         (["recover", "--only", "A5", "--candle", "nowhere.mat"], "nowhere.mat does not exist"),
-        (["iteration", "--only", "A1"], "belong to recover"),
+        (["iteration", "--only", "A1"], "not an option of iteration, but of stack, recover"),
     ],
 )
 def test_invalid_options_are_rejected_before_the_run(options, text):

@@ -124,7 +124,7 @@ def test_command_runs_what_was_asked_for(small_machine, monkeypatch):
     ("options", "text"),
     [
         (["--only", "E9"], "Unknown yardstick 'E9'. Choose from E1, E2"),
-        (["--trials", "3"], "--only and --quick to stack"),
+        (["--trials", "3"], "--trials is not an option of stack, but of recover"),
     ],
 )
 def test_invalid_options_are_rejected_before_the_run(options, text):

@@ -311,7 +311,7 @@ def test_exit_code_is_3_if_a_target_is_missed(met, code, monkeypatch):
         (["structured", "--only", "O", "--gigabytes", "0.1"], "0.1 is not in the range"),
         (["structured", "--trials", "0"], "0 is not in the range"),
         (["recover", "--gigabytes", "2"], "--gigabytes is not an option of recover"),
-        (["iteration", "--folder", "."], "--gigabytes and --folder to structured"),
+        (["iteration", "--folder", "."], "not an option of iteration, but of structured"),
     ],
 )
 def test_invalid_options_are_rejected_before_the_run(options, text):

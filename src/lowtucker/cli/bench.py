@@ -38,6 +38,8 @@ OPTIONS = {
     "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel"),
     "checks": ("quick", "seed"),
     "family": ("only", "quick", "update", "output"),
+    "uncertainty": ("only", "trials", "data", "quick"),
+    "online": ("only", "trials", "quick"),
 }
 
 
@@ -47,12 +49,13 @@ OPTIONS = {
     "--csv", "csv_file", type=click.Path(path_type=Path), help="Also write the rows to this file."
 )
 @click.option("--only", metavar="A1,B1,...",
-              help="stack, recover, structured, realdata: the yardsticks to run. family: the "
-              "formats. verdict: indices of problems, to run alone and to print "
+              help="stack, recover, structured, realdata, uncertainty, online: the yardsticks to "
+              "run. family: the formats. verdict: indices of problems, to run alone and to print "
               "whole.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
-              "other methods. O always has one.")  # fmt: skip
+              "other methods. O always has one. uncertainty, online: runs of each "
+              "setting.")  # fmt: skip
 @click.option("--plot", type=click.Path(path_type=Path),
               help="recover: plot success against measurements for A1 and A2.")  # fmt: skip
 @click.option("--candle", type=click.Path(path_type=Path),
@@ -64,12 +67,12 @@ OPTIONS = {
               help="structured: folder for the temporary file of O; the system's temporary "
               "folder by default.")  # fmt: skip
 @click.option("--data", type=click.Path(path_type=Path),
-              help="realdata: folder of candle_5_A.mat, Birmingham.mat and Hangzhou.mat; default "
-              f"{DATA}.")  # fmt: skip
+              help="realdata, uncertainty: folder of candle_5_A.mat, Birmingham.mat and "
+              f"Hangzhou.mat; default {DATA}.")  # fmt: skip
 @click.option("--quick", is_flag=True, default=None,
               help="stack: measure once instead of nine times. realdata: omit the methods that the "
-              "library is compared with. verdict: 60 problems. checks, family: a tenth of the "
-              "cases.")  # fmt: skip
+              "library is compared with. verdict: 60 problems. checks, family, uncertainty, "
+              "online: a tenth of the cases.")  # fmt: skip
 @click.option("--update", is_flag=True, default=None,
               help="realdata, family: keep rows of the files that are not measured "
               "again.")  # fmt: skip
@@ -115,6 +118,10 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 the rate that it states, and the threshold that would have that rate; four minutes
     family      a phase diagram for each format of the paper's family, the ancestor beside the
                 default, and the claims of the publications, judged by numbers; a quarter of an hour
+    uncertainty coverage and width of error bars (F1), and of conformal intervals for hidden entries
+                of real data (F2); half an hour
+    online      one pass over a stream against a fit to all of it (F3), and a tensor that changes
+                against refits on a sliding window (F4); a quarter of an hour
 
     \b
     Yardsticks of `stack`:
@@ -162,13 +169,11 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                "seed": seed, "jobs": jobs, "kernel": kernel}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
+            owners = [one for one, names in OPTIONS.items() if name in names]
+            known = ", ".join(f"--{one}" for one in ("csv", *OPTIONS[what]))
             raise click.UsageError(
-                f"--{name} is not an option of {what}. --only, --trials, --plot and --candle "
-                "belong to recover; --only, --trials, --gigabytes and --folder to structured; "
-                "--gigabytes to dask; --only and --quick to stack; --only, --data, --quick and "
-                "--update to realdata; --only, --quick, --problems, --seed, --jobs and --kernel to "
-                "verdict; --quick and --seed to checks; --only, --quick, --update and --output to "
-                "family."
+                f"--{name} is not an option of {what}, but of {', '.join(owners)}. The options of "
+                f"{what} are {known}."
             )
     files = [file for file in (csv_file, plot) if file is not None]
     for file in files:
@@ -180,6 +185,14 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
 
         rows = family(only, bool(quick), output, overwrite, bool(update))
         goals = []  # claims are judged, not met
+    elif what == "uncertainty":
+        from lowtucker.cli.uncertainty import uncertainty
+
+        rows = uncertainty(only, trials, bool(quick), data, DATA)
+    elif what == "online":
+        from lowtucker.cli.uncertainty import online
+
+        rows = online(only, trials, bool(quick))
     elif what == "recover":
         rows = _recover(only, trials, plot, candle)
     elif what == "structured":

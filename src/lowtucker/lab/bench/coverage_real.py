@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterator, Sequence
@@ -54,8 +55,11 @@ class CoverageRow:
         intervals of one width.
     seconds : float
         CPU seconds of the completion.
-    met : bool
-        Whether the coverage is within 0.02 of the level.
+    target : str
+    met : bool or None
+        Whether the coverage is within 0.02 of the level; None for data that are not available.
+    note : str
+        Why data were skipped.
     """
 
     work: str
@@ -70,11 +74,13 @@ class CoverageRow:
     slices: float
     slices_plain: float
     seconds: float
-    met: bool
+    target: str = f"{LEVEL - WITHIN:.0%} to {LEVEL + WITHIN:.0%}"
+    met: bool | None = None
+    note: str = ""
 
 
 def rows(folder: Path, names: Sequence[str] = NAMES, level: float = LEVEL) -> Iterator[CoverageRow]:
-    """Yield a row for every completion of the data; those that are not available are left out.
+    """Yield a row for every completion of the data; it says which are not available.
 
     Parameters
     ----------
@@ -87,9 +93,18 @@ def rows(folder: Path, names: Sequence[str] = NAMES, level: float = LEVEL) -> It
     for work in tasks():
         if work.name not in names or not isinstance(work, Completion):
             continue
-        if missing_data(work.source, folder):
-            continue
-        yield covered(work.name, work.what, work.holes(folder), level)
+        reason = missing_data(work.source, folder)
+        if reason:
+            yield _skipped(work, level, f"skipped: {reason}")
+        else:
+            yield covered(work.name, work.what, work.holes(folder), level)
+
+
+def _skipped(work: Completion, level: float, note: str) -> CoverageRow:
+    nan = math.nan
+    return CoverageRow(
+        work.name, work.what, 0, 0, level, nan, nan, nan, (), nan, nan, nan, note=note
+    )
 
 
 def covered(work: str, data: str, holes: Holes, level: float = LEVEL) -> CoverageRow:

@@ -14,6 +14,7 @@ import time
 from abc import ABC
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
@@ -221,10 +222,10 @@ def target_text(targets: Mapping[str, str], labels: Mapping[str, str]) -> str:
 
 
 def write_csv(rows: Iterable[Any], path: str | Path) -> None:
-    """Write the rows of a benchmark, dataclasses of one kind, atomically."""
+    """Write the rows of a benchmark, dataclasses, atomically; what a row lacks stays empty."""
     lines = [asdict(row) for row in rows]
     text = io.StringIO(newline="")
-    writer = csv.DictWriter(text, fieldnames=list(lines[0]))
+    writer = csv.DictWriter(text, fieldnames=list(dict.fromkeys(chain(*lines))))
     writer.writeheader()
     writer.writerows(lines)
     with replacing(Path(path)) as file:
