@@ -15,7 +15,6 @@ from lowtucker._array import (
     all_finite,
     conj,
     is_complex,
-    like,
     namespace,
     real,
     to_numpy,
@@ -130,7 +129,7 @@ class Recursion:
     Notes
     -----
     Memory: dof^2 numbers. A block of b rows costs its design and b dof^2 flops, a solve dof^3 / 3,
-    another linearisation some 5 dof^3.
+    another linearisation as much and two structured products of G, some dof^2 max n_k.
     """
 
     T: TangentSpace
@@ -193,17 +192,17 @@ class Recursion:
         """Same information at :attr:`X`: what is known of tangent parts there moves along."""
         xp, old = namespace(self.gram), self.T
         T = TangentSpace(self.X)
-        unit = like(np.eye(T.dof), self.gram, self.gram.dtype)
-        P = old.transported(unit, T)  # row i has the coordinates of basis vector i, there
         moved = old.coordinates(self.X) - old.here
         curved = xp.matmul(self.gram, moved[:, None])[:, 0]
-        gram = xp.matmul(xp.matmul(conj(P), self.gram), xp.matrix_transpose(P))
+        # P^* G P, with P^* the projection of old tangent vectors onto the new space
+        half = xp.matrix_transpose(T.transported(xp.matrix_transpose(self.gram), old))
+        gram = conj(T.transported(conj(half), old))
         squares = self.squares - 2 * float(dot(moved, self.gradient)) + float(dot(moved, curved))
         return replace(
             self,
             T=T,
             gram=in_order(0.5 * (gram + adjoint(gram))),
-            gradient=xp.matmul(conj(P), (self.gradient - curved)[:, None])[:, 0],
+            gradient=T.transported((self.gradient - curved)[None, :], old)[0, :],
             squares=max(squares, 0.0),
             rows=0,
         )
