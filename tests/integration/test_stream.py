@@ -66,6 +66,14 @@ def test_a_pipe_is_read_to_its_end(tmp_path):
     assert lt.metrics.relative_error(np.load(tmp_path / "X.npy"), X_TRUE.full()) < 0.01
 
 
+def test_samples_of_a_pipe_are_new(tmp_path):
+    out, kept = tmp_path / "X.npz", tmp_path / "kept.npz"
+    for k in range(2):
+        done = stream("-", *OPTIONS, "-o", out, "--checkpoint", kept, text=lines(300, seed=k))
+        assert done.exit_code == 0, done.output
+        assert lt.load(out).m == 300 * (k + 1)
+
+
 def test_too_few_samples_are_not_recovered(tmp_path):
     done = stream("-", *OPTIONS, "-o", tmp_path / "X.npz", text=lines(40))
     assert done.exit_code == 3, done.output

@@ -35,8 +35,8 @@ POLL = 0.1
 @click.option("--max-seconds", type=click.FloatRange(min=0, min_open=True),
               help="Stop after so much wall time.")  # fmt: skip
 @click.option("--checkpoint", type=FILE,
-              help="File to keep the stream in; the same command resumes after the samples that "
-              "were used.")  # fmt: skip
+              help="File to keep the stream in; the same command resumes after the samples of the "
+              "file that were used. All samples of a pipe are new.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("--plot", type=FILE, help="Write a plot of the result (.png, .pdf, .svg).")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
@@ -74,7 +74,8 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
         online = lt.Online(shape, single(rank), memory=memory, seed=seed)
     followed = _Followed(online, checkpoint, every, quiet)
     with SampleLines(samples, shape) as lines:
-        lines.skip(online.m)
+        if not lines.is_pipe:
+            lines.skip(online.m)
         followed.run(lines, block, follow, max_seconds)
     if not online.m:
         raise ValueError(f"{samples} has no samples. Expected lines i1, ..., id, value.")

@@ -56,6 +56,11 @@ class SampleLines:
         if not self._piped:
             self._file.close()
 
+    @property
+    def is_pipe(self) -> bool:
+        """Whether what was read cannot be read again."""
+        return not self._regular
+
     def read(self, most: int, *, last: bool = False) -> tuple[NumPyArray, NumPyArray]:
         """Return samples that are there now, at most so many: indices (k, d) and values (k,).
 

@@ -12,7 +12,7 @@ from lowtucker._array import eps, like, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker._array.readings import side_by_side
-from lowtucker.limits import FAR, INEXACT, OVERFITTED, UNFINISHED
+from lowtucker.limits import FAR, INEXACT, OVERFITTED, PREDICTED_WORSE, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
 from lowtucker.recovery.accuracy import gram_is_affordable
@@ -297,13 +297,34 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
         searched = not isinstance(rank, tuple | list)
         kept = [f for f in first.findings if searched and (f.kind == "rank found" or f.borderline)]
         result = replace(result, findings=_distinct(kept, result.findings), **told)
+        result = _unless_predicted_worse(problem, result, error, fit)
         return _estimated_by(error, _unless_others_fit(first, result, error))
     result = _retried(problem, rank, fit, first, error)
     text = "The held-out error is that of a first fit, which did not converge."
     result = replace(result.found(Finding("held out", text, {"error": error})), **told)
-    if result.success:  # where the first fit was none: its residuals are not of the same kind
-        result = replace(result, calibration=None)
-    return _estimated_by(error, _unless_others_fit(first, result, error))
+    result = _estimated_by(error, _unless_others_fit(first, result, error))
+    if result.status in (Status.CONVERGED, Status.NOISE_FLOOR):
+        # the first fit was no success: its residuals are not of the same kind
+        return replace(result, calibration=None)
+    return result
+
+
+def _unless_predicted_worse(problem: Problem, result: Result, error: float, fit: Fit) -> Result:
+    """Result up to noise; an approximation, where held-out samples are not predicted so well.
+
+    Few samples, fitted by almost as many degrees of freedom, leave a residual without structure.
+    """
+    if result.status is not Status.NOISE_FLOOR or result.weights is not None:
+        return result
+    expected = Evidence.of(problem, result, fit.seed).cross_validated
+    if not error > PREDICTED_WORSE * expected:
+        return result
+    text = (
+        f"Held-out samples were predicted to {error:.2g} only, where noise would leave "
+        f"{expected:.2g}: the data are not exactly of this rank."
+    )
+    numbers = {"score": error, "expected": expected}
+    return result.found(Finding("approximated", text, numbers, Status.APPROXIMATED))
 
 
 def _unless_others_fit(first: Result, result: Result, error: float) -> Result:

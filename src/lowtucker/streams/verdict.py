@@ -9,6 +9,7 @@ from lowtucker.limits import POOR_FIT
 from lowtucker.recovery.accuracy import Accuracy
 from lowtucker.run.history import History
 from lowtucker.run.result import Result
+from lowtucker.solvers.models import dot
 from lowtucker.status import Finding, Status
 from lowtucker.streams.recursion import Recursion
 from lowtucker.streams.state import FIRST, State, quietly_recovered
@@ -76,7 +77,13 @@ def accuracy_of(state: State) -> Accuracy | None:
 
 
 def _lag(state: State, X: TuckerTensor, noise: float) -> float:
-    r"""Relative distance that X is behind a tensor that moves steadily.
+    """Relative distance that X is behind a tensor that moves steadily."""
+    found = _behind(state, X, noise)
+    return 0.0 if found is None else found[1]
+
+
+def _behind(state: State, X: TuckerTensor, noise: float) -> tuple[TuckerTensor, float] | None:
+    r"""An earlier tensor, and the relative distance that X is behind; None where it is not.
 
     Exponential weights of memory M look back M measurements on average: the lag is the distance
     that X has moved in that time, less what noise moves it by.
@@ -84,12 +91,13 @@ def _lag(state: State, X: TuckerTensor, noise: float) -> float:
     memory, size = state.settings.memory, float(X.norm())
     known = [one for one in state.past if memory and state.m - one.m >= memory / 2]
     if memory is None or not known or not size:
-        return 0.0
+        return None
     one = min(known, key=lambda past: abs(state.m - past.m - memory))
     age = (state.m - one.m) / memory
     moved = float((X - one.X).norm()) / size
     by_noise = 2 * noise * noise * (1 - math.exp(-age))
-    return math.sqrt(max(moved * moved - by_noise, 0.0)) / age
+    lag = math.sqrt(max(moved * moved - by_noise, 0.0)) / age
+    return (one.X, lag) if lag else None
 
 
 def result_of(state: State) -> Result:
@@ -128,11 +136,20 @@ def result_of(state: State) -> Result:
 
 
 def _uncertainty(state: State) -> Uncertainty | None:
-    """Error bars by the information at hand, at X; none where only its mean is known."""
+    """Error bars by the information at hand, at X; none where only its mean is known.
+
+    What X is behind a tensor that moves counts in the direction in which X has moved.
+    """
     if not isinstance(state.filter, Recursion):
         return None
     now = state.filter.relinearised()
     sigma = now.accuracy.sigma * math.sqrt(now.tally.share)
-    spare = now.accuracy.spare or 0.0
-    made = Information.of_gram(now.T, now.gram, None, sigma if spare else math.inf, float(spare))
-    return Uncertainty(now.T.X, information=made)
+    spare = float(now.accuracy.spare or 0)
+    made = Information.of_gram(now.T, now.gram, None, sigma if spare else math.inf, spare)
+    X = now.T.X
+    behind = _behind(state, X, now.accuracy.noise)
+    if behind is not None:
+        moved = now.T.coordinates(X - behind[0])
+        length = math.sqrt(float(dot(moved, moved)))
+        made = replace(made, left=moved * (behind[1] * float(X.norm()) / (length or 1.0)))
+    return Uncertainty(X, information=made)
