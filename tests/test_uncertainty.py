@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import pickle
 from dataclasses import replace
@@ -13,6 +14,7 @@ import scipy.stats
 
 import lowtucker as lt
 from lowtucker._array import to_numpy
+from lowtucker._array.errors import FileFormatError
 from lowtucker.uncertainty import information
 from lowtucker.uncertainty.information import Noise
 from test_accuracy import KINDS, SHAPE, linear_model, problem_at
@@ -239,6 +241,8 @@ def test_units_scale_error_bars(power):
     np.testing.assert_array_equal(
         other.interval(index)[1], np.ldexp(result.interval(index)[1], power)
     )
+    again = other.with_measurements(A, np.ldexp(y, power))
+    np.testing.assert_allclose(again.standard_error(index), other.standard_error(index), rtol=1e-6)
     found, expected = other.functional(np.ones(SMALL)), result.functional(np.ones(SMALL))
     assert found.estimate == math.ldexp(expected.estimate, power)
     assert found.p_value == expected.p_value
@@ -259,8 +263,10 @@ def test_files_keep_what_was_computed(tmp_path):
     np.testing.assert_array_equal(again.standard_error(index), expected)
     with pytest.raises(ValueError, match="batch shape"):
         without.with_measurements(A, np.stack([y, y]))
-    copy = pickle.loads(pickle.dumps(result))
-    np.testing.assert_array_equal(copy.standard_error(index), expected)
+    with pytest.raises(ValueError, match="noise_std"):
+        without.with_measurements(A, y, noise_std=-1)
+    again = pickle.loads(pickle.dumps(result))
+    np.testing.assert_array_equal(again.standard_error(index), expected)
     assert len(pickle.dumps(without.with_measurements(A, y))) < A.matrix.nbytes
 
 
@@ -288,6 +294,73 @@ def test_what_is_not_measured_has_no_error_bar():
     assert bars.functional(([[6, 0, 0]], [1.0])).p_value == 1.0
     with pytest.raises(ValueError, match="do not determine X"):
         bars.sample(1)
+
+
+def test_what_products_do_not_measure_has_no_error_bar(monkeypatch):
+    """Few entries by solves, many by draws: those of the unsampled slice are unknown."""
+    monkeypatch.setattr(information, "COSTLY", 0.0)
+    X = lt.random_tucker(SMALL, (1, 1, 1), seed=2)
+    known = np.argwhere(np.ones(SMALL))
+    known = known[known[:, 0] < 6]
+    y = X.entries(known) + 1e-3 * np.random.default_rng(0).standard_normal(len(known))
+    bars = lt.Uncertainty(X, lt.Problem(lt.entries(SMALL, known), y))
+    every = np.argwhere(np.ones(SMALL))
+    np.testing.assert_array_equal(np.isinf(bars.standard_error(every)), every[:, 0] == 6)
+    few = every[[0, 50, -1, -2]]
+    np.testing.assert_array_equal(np.isinf(bars.standard_error(few)), few[:, 0] == 6)
+    assert math.isinf(bars.functional(np.ones(SMALL)).standard_error)
+    with pytest.raises(ValueError, match="do not determine X"):
+        bars.sample(1)
+
+
+def test_functionals_of_any_scale():
+    _, _, _, result = recovered()
+    one, tiny = (result.functional(np.full(SMALL, scale)) for scale in (1.0, 2.0**-1000))
+    assert tiny.standard_error == math.ldexp(one.standard_error, -1000)
+    assert tiny.p_value == one.p_value
+
+
+@pytest.mark.parametrize(
+    ("W", "text"),
+    [
+        (1j * np.ones((7, 6, 5)), "W is complex, but X is real"),
+        (([[0, 0, 0]], [1j]), "W is complex, but X is real"),
+        (([[0, 0, 0]], [np.nan]), "NaN or infinite"),
+        (np.full((7, 6, 5), np.inf), "NaN or infinite"),
+        (np.ones((5, 6, 7)), "the shape of X"),
+        (([[0, 0, 0]], [1.0, 2.0]), "one value for each of the 1 rows"),
+        (([[0, 0, 9]], [1.0]), "indices"),
+    ],
+)
+def test_functionals_of_other_tensors_are_refused(W, text):
+    _, _, _, result = recovered()
+    with pytest.raises(ValueError, match=text):
+        result.functional(W)
+
+
+def test_copies_share_the_measurements():
+    _, _, _, result = recovered()
+    again = copy.deepcopy(result)
+    np.testing.assert_array_equal(
+        again.standard_error([[0, 0, 0]]), result.standard_error([[0, 0, 0]])
+    )
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"root": np.zeros((3, 3))}, {"left": np.full(26, np.nan)}, {"sigma": -1.0},
+        {"sigma": "a"}, {"spare": -5.0}, {"power": 1.5}, {"spare": None},
+    ],
+)  # fmt: skip
+def test_a_damaged_covariance_is_refused(tmp_path, change):
+    _, _, _, result = recovered()
+    result.standard_error([[0, 0, 0]])
+    (kept,) = result.uncertainty.kept()
+    result.uncertainty.kept = lambda: (replace(kept, **change),)
+    result.save(tmp_path / "x.npz")
+    with pytest.raises(FileFormatError, match="damaged"):
+        lt.load(tmp_path / "x.npz")
 
 
 def test_a_fit_without_spare_equations_has_no_error_bar():

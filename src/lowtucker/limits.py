@@ -73,6 +73,6 @@ NEAR_ESTIMATE, NEAR_TOL, NEAR_STRUCTURE, NEAR_ROUNDING = 1.5, 2.0, 1.0, (0.1, 10
 NEAR_FALL, NEAR_ERRORS, NEAR_EXPECTED = 0.05, 0.5, 1.2
 # Held-out error of a first fit, in units of what noise leaves of held-out samples, above which the
 # residual of a completion is overfitted structure and no noise. Of 130 noisy tensors of exact rank
-# with 2.5 to 6 samples per degree of freedom the largest was 2.7, beside a first fit that was wrong;
+# with 2.5 to 6 samples per degree of freedom the largest was 2.7, beside that of a wrong first fit;
 # a hyperspectral cube whose intervals covered 46 instead of 90 % had 6
 PREDICTED_WORSE = 4.0

@@ -114,3 +114,31 @@ def test_rows_that_are_not_kept_give_the_same_linear_fit(rng, alpha, intercept):
     expected = reference(X, y, new, alpha, intercept, weights)
     np.testing.assert_allclose(mean, expected[0], rtol=1e-7)
     np.testing.assert_allclose(std, expected[1], rtol=1e-7)
+
+
+@pytest.mark.parametrize("power", [-560, 560])
+@pytest.mark.parametrize("of", ["features", "targets"])
+def test_any_scale_has_deviations(rng, power, of):
+    X, y = tensors(rng, 120)
+    new, later = tensors(rng, 4), tensors(rng, 30)
+    scale = {"features": (2.0**power, 1.0), "targets": (1.0, 2.0**power)}[of]
+    found = []
+    for a, b in ((1.0, 1.0), scale):
+        model = TuckerRegressor(rank=(2, 2)).fit(a * X, b * y)
+        model.partial_fit(a * later[0], b * later[1])
+        mean, std = model.predict(a * new[0], return_std=True)
+        found.append((mean / b, std / b))
+    # other features are other digests, so another order of the rows and another end of the fit
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-3 if of == "features" else 1e-9)
+
+
+def test_rows_that_contradict_the_fit_end_its_success(rng):
+    X, y = tensors(rng, 120)
+    model = TuckerRegressor(rank=(2, 2)).fit(X, y)
+    assert model.result_.success
+    more = tensors(rng, 40)
+    assert model.partial_fit(*more).result_.success
+    model.partial_fit(more[0], 20 * rng.standard_normal(40))
+    assert not model.result_.success
+    with pytest.warns(lt.ModelWarning, match="the verdict is STALLED"):
+        model.predict(X[:2], return_std=True)

@@ -119,9 +119,9 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     family      a phase diagram for each format of the paper's family, the ancestor beside the
                 default, and the claims of the publications, judged by numbers; a quarter of an hour
     uncertainty coverage and width of error bars (F1), and of conformal intervals for hidden entries
-                of real data (F2); half an hour
+                of real data (F2); two hours
     online      one pass over a stream against a fit to all of it (F3), and a tensor that changes
-                against refits on a sliding window (F4); a quarter of an hour
+                against refits on a sliding window (F4); half an hour
 
     \b
     Yardsticks of `stack`:

@@ -20,17 +20,27 @@ import numpy as np
 from lowtucker.estimators.rows import Centred
 from lowtucker.operators import DenseOperator
 from lowtucker.problem import Problem
+from lowtucker.run.result import Result
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.status import Finding, Status
 from lowtucker.streams.averages import Averages
 from lowtucker.streams.recursion import Recursion, Tally
+from lowtucker.tensor.products import exponent
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.uncertainty.bars import Uncertainty
 from lowtucker.uncertainty.information import Information
 
-__all__ = ["Filter", "Means", "Spread", "absorbed", "filter_of", "spread_of"]
+__all__ = ["Filtered", "Means", "Spread"]
 
 NumPyArray = np.ndarray[Any, Any]
 Filter = Recursion | Averages
+# Exponents up to which numbers, and squares of them, are left as they are
+EXTREME = 160
+# Mean squared error of the predictions of later rows, in units of what the residual predicts, above
+# which they do not belong to the model: a factor, and standard deviations of that of noise
+WORSE, DEVIATIONS = 2.0, 6.0
+# Rows that must be predicted before a fit that was no success is called one
+FEWEST = 10
 
 
 class Means(NamedTuple):
@@ -68,75 +78,145 @@ class Means(NamedTuple):
 
 
 class Spread(NamedTuple):
-    """Uncertainty of a fitted coefficient, and the means of the rows that it was fitted to."""
+    """Uncertainty of a fitted coefficient, and the means of the rows that it was fitted to.
+
+    ``units`` are exponents of the powers of two that features and targets are multiples of.
+    """
 
     information: Information
     means: Means
+    units: tuple[int, int]
 
     def of_predictions(self, X: NumPyArray) -> NumPyArray:
         """Standard deviations of y at some samples, noise included. Cost: dof^2 flops a sample."""
         T = self.information.T
-        design = DenseOperator(X - self.means.x, T.X.shape).tangent(T)
+        of_x, of_y = self.units
+        design = DenseOperator(np.ldexp(X - self.means.x, -of_x), T.X.shape).tangent(T)
         fitted = np.asarray(self.information.deviations(design))
         noise = self.information.sigma * math.sqrt(1 + 1 / self.means.weight)
-        return np.asarray(np.hypot(fitted, noise))
+        return np.asarray(np.ldexp(np.hypot(fitted, noise), of_y))
 
     @property
     def uncertainty(self) -> Uncertainty:
         """Error bars of the coefficient."""
-        return Uncertainty(self.information.T.X, information=self.information)
+        power = self.units[1] - self.units[0]
+        return Uncertainty(self.information.T.X, information=self.information, power=power)
 
 
-def filter_of(rows: Centred, target: int, X: TuckerTensor, alpha: float, used: int) -> Filter:
-    """Filter of a coefficient that was fitted to rows. One pass over them, dof^2 numbers.
+class Filtered(NamedTuple):
+    """A coefficient that takes more rows: its filter, in units in which nothing overflows."""
 
-    ``used`` is the number of degrees of freedom that the intercept takes.
-    """
-    problem = problem_of(rows, target, X.shape)
-    if X.degrees_of_freedom > LARGE:
-        averaged = Averages.of(problem, X)
-        return replace(averaged, information=averaged.information + alpha)
-    made = Recursion.of(problem, X)
-    here, count = made.T.here, float(rows.count - used)
-    return replace(
-        made,
-        gram=made.gram + alpha * np.eye(made.T.dof),
-        gradient=made.gradient - alpha * here,
-        squares=made.squares + alpha * float(here @ here),
-        tally=Tally(count, count, made.tally.energy),
-    )
+    made: Filter
+    units: tuple[int, int]
+    alpha: float
+
+    @classmethod
+    def of(cls, rows: Centred, target: int, X: TuckerTensor, alpha: float, used: int) -> Filtered:
+        """Filter of a coefficient that was fitted to rows. One pass over them, dof^2 numbers.
+
+        ``used`` is the number of degrees of freedom that the intercept takes.
+        """
+        units = (_exponent(rows.X), _exponent(rows.Y[:, target]))
+        alpha = math.ldexp(alpha, -2 * units[0])
+        problem = _problem_of(rows, target, X.shape, units)
+        X = X.shifted(units[0] - units[1])
+        if X.degrees_of_freedom > LARGE:
+            averaged = Averages.of(problem, X)
+            known = averaged.information + alpha
+            return cls(replace(averaged, information=known), units, alpha)
+        made = Recursion.of(problem, X)
+        here, count = made.T.here, float(rows.count - used)
+        made = replace(
+            made,
+            gram=made.gram + alpha * np.eye(made.T.dof),
+            gradient=made.gradient - alpha * here,
+            squares=made.squares + alpha * float(here @ here),
+            tally=Tally(count, count, made.tally.energy),
+        )
+        return cls(made, units, alpha)
+
+    def absorbed(self, rows: Centred, target: int) -> Filtered:
+        """Filter with more rows, each used once; linearised at its new coefficient.
+
+        Rows count as many as they were before one was added for their mean.
+        """
+        problem = _problem_of(rows, target, self.made.X.shape, self.units)
+        after = self.made.absorbed(problem, None)
+        if isinstance(after, Recursion):
+            after = after.relinearised()
+        count = self.made.tally.count + rows.count
+        after = replace(after, tally=Tally(count, count, after.tally.energy))
+        return self._replace(made=after)
+
+    @property
+    def X(self) -> TuckerTensor:
+        """The coefficient."""
+        return self.made.X.shifted(self.units[1] - self.units[0])
+
+    def updated(self, result: Result, rows: int, tol: float) -> Result:
+        """Result after more rows, with their verdict."""
+        made, accuracy = self.made, self.made.accuracy
+        known = accuracy.determined
+        result = replace(
+            result,
+            X=self.X,
+            residual=made.residual,
+            m=result.m + rows,
+            error_estimate=accuracy.error if known else None,
+            error_interval=accuracy.interval if known else None,
+            findings=tuple(f for f in result.findings if f.status is None),
+        )
+        return result.found(*self._findings(result.success, tol))
+
+    def _findings(self, succeeded: bool, tol: float) -> list[Finding]:
+        """What later rows say; nothing new of a success that predicts them."""
+        made, accuracy = self.made, self.made.accuracy
+        if not accuracy.determined:
+            text = "The rows so far do not determine the coefficient."
+            return [Finding("not determined", text, {}, Status.UNDERDETERMINED)]
+        if made.residual <= tol:
+            return [Finding("verdict", str(Status.CONVERGED), {}, Status.CONVERGED)]
+        dof = made.X.degrees_of_freedom
+        recent = made.recent
+        expected = recent.count * accuracy.sigma**2 * (1 + dof / made.tally.count)
+        if recent.squares <= expected * (WORSE + DEVIATIONS / math.sqrt(max(recent.count, 1.0))):
+            if succeeded or recent.count < FEWEST:
+                return []
+            text = "Rows of the last batches are predicted as well as earlier ones were fitted."
+            numbers = {"score": recent.score}
+            return [Finding("approximated", text, numbers, Status.APPROXIMATED)]
+        text = "Rows of the last batches are predicted worse than earlier ones were fitted."
+        return [Finding("changing", text, {"score": recent.score}, Status.STALLED)]
+
+    def spread(self, means: Means) -> Spread | None:
+        r"""Uncertainty of the coefficient; None above 5000 degrees of freedom.
+
+        The ridge leaves less than dof degrees of freedom to the fit, and its part of the cost,
+        :math:`\alpha \|X\|^2`, is no residual.
+        """
+        made, alpha = self.made, self.alpha
+        if not isinstance(made, Recursion):
+            return None
+        T = made.T
+        found = Information.of_gram(T, made.gram, made.gradient, 0.0, 0.0)
+        taken = T.dof - alpha * float(np.sum(found.root**2))
+        spare = max(made.tally.count - taken, 0.0)
+        fitted = T.here + found.left
+        squares = made.squares - float(found.left @ made.gradient) - alpha * float(fitted @ fitted)
+        sigma = math.sqrt(max(squares, 0.0) / spare) if spare else math.inf
+        return Spread(replace(found, sigma=sigma, spare=spare), means, self.units)
 
 
-def absorbed(made: Filter, rows: Centred, target: int) -> Filter:
-    """Filter with more rows, each used once; linearised at its new coefficient.
-
-    Rows count as many as they were before one was added for their mean.
-    """
-    after = made.absorbed(problem_of(rows, target, made.X.shape), None)
-    if isinstance(after, Recursion):
-        after = after.relinearised()
-    count = made.tally.count + rows.count
-    return replace(after, tally=Tally(count, count, after.tally.energy))
+def _problem_of(
+    rows: Centred, target: int, shape: tuple[int, ...], units: tuple[int, int]
+) -> Problem:
+    """Rows and one target as a problem in its units."""
+    X, y = np.ldexp(rows.X, -units[0]), np.ldexp(rows.Y[:, target], -units[1])
+    return Problem(DenseOperator(X, shape), y)
 
 
-def problem_of(rows: Centred, target: int, shape: tuple[int, ...]) -> Problem:
-    """Rows and one target as a problem."""
-    return Problem(DenseOperator(rows.X, shape), rows.Y[:, target].copy())
-
-
-def spread_of(made: Filter, alpha: float, means: Means) -> Spread | None:
-    r"""Uncertainty of the coefficient of a filter; None above 5000 degrees of freedom.
-
-    The ridge leaves less than dof degrees of freedom to the fit, and its part of the cost,
-    :math:`\alpha \|X\|^2`, is no residual.
-    """
-    if not isinstance(made, Recursion):
-        return None
-    T = made.T
-    found = Information.of_gram(T, made.gram, made.gradient, 0.0, 0.0)
-    taken = T.dof - alpha * float(np.sum(found.root**2))
-    spare = max(made.tally.count - taken, 0.0)
-    fitted = T.here + found.left
-    squares = made.squares - float(found.left @ made.gradient) - alpha * float(fitted @ fitted)
-    sigma = math.sqrt(max(squares, 0.0) / spare) if spare else math.inf
-    return Spread(replace(found, sigma=sigma, spare=spare), means)
+def _exponent(values: NumPyArray) -> int:
+    """Exponent of the largest number, where squares of it might not be numbers; otherwise 0."""
+    largest = float(np.abs(values).max(initial=0.0))
+    power = exponent(largest) if largest else 0
+    return power if abs(power) > EXTREME else 0

@@ -10,6 +10,7 @@ from sklearn.base import BaseEstimator, MultiOutputMixin, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
 from lowtucker._array import as_flag, as_number, size
+from lowtucker._array.errors import ModelWarning, warn_caller
 from lowtucker.estimators.arguments import (
     Rank,
     as_rows,
@@ -19,7 +20,7 @@ from lowtucker.estimators.arguments import (
     shape_of,
 )
 from lowtucker.estimators.fits import Fitting, noted
-from lowtucker.estimators.predicted import Filter, Means, absorbed, filter_of, spread_of
+from lowtucker.estimators.predicted import Filtered, Means
 from lowtucker.estimators.rows import Data, in_own_order, is_held, joined, parted
 from lowtucker.limits import PLENTY
 from lowtucker.run import interrupts_raise
@@ -226,8 +227,10 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         return_std : bool
             Whether to return standard deviations as well, by the linear model at the coefficient:
             the noise of a row of weight 1, and the error of the coefficient and of the intercept.
-            :math:`y \pm 1.96\, std` is a 95 % prediction interval, if the residual is normal noise
-            and the coefficient has the rank. Infinite where rows do not determine a prediction.
+            :math:`y \pm 1.96\, std` is a 95 % prediction interval, if the residual is normal noise,
+            the coefficient has the rank, and rows are many more than its degrees of freedom; for
+            few rows take a quantile of Student's t instead of 1.96. Infinite where rows do not
+            determine a prediction.
 
         Returns
         -------
@@ -250,8 +253,20 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
                 f"return_std=True needs the covariance of the coefficient, which is not formed for "
                 f"more than {LARGE} degrees of freedom, got rank {self.rank_}. Try a smaller rank."
             )
+        self._warn_of_the_model()
         each = [spread.of_predictions(X) for spread in self._spreads if spread is not None]
         return each[0] if self._one_target else np.stack(each, axis=1)
+
+    def _warn_of_the_model(self) -> None:
+        """Warn where the verdict does not support the model of the deviations."""
+        names = sorted({r.status.name for r in self._results() if not r.status.success})
+        if names and not self.alpha:
+            warn_caller(
+                f"The standard deviations presume that the coefficient has rank {self.rank_} and "
+                f"that the residual is noise; the verdict is {', '.join(names)}. "
+                "result_.advice says what to try.",
+                ModelWarning,
+            )
 
     def _given(self, X: Any, y: Any, sample_weight: Any, *, first: bool) -> _Given:
         """Check the arguments of a fit and the constructor parameters."""
@@ -296,8 +311,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             found = [fitting.best_rank(rows, held, target, limit) for target in targets]
         results = [noted(fitting(rows, k, rank), note) for k, (rank, note) in enumerate(found)]
         self._means = Means.of(rows, float(data.root @ data.root), fitting.intercept)
-        self._filters: list[Filter] = [
-            filter_of(rows, k, result.X, fitting.alpha, int(fitting.intercept))
+        self._filters = [
+            Filtered.of(rows, k, result.X, fitting.alpha, int(fitting.intercept))
             for k, result in enumerate(results)
         ]
         self._take(results)
@@ -306,18 +321,9 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         """Add rows to the filters, which are then all that is known of them."""
         total = float(data.root @ data.root)
         means, rows = self._means.with_more(data.centred(bool(self.fit_intercept)), total)
-        filters = [absorbed(made, rows, k) for k, made in enumerate(self._filters)]
-        results = [
-            replace(
-                result,
-                X=made.X,
-                residual=made.residual,
-                m=result.m + data.count,
-                error_estimate=made.accuracy.error,
-                error_interval=made.accuracy.interval,
-            )
-            for result, made in zip(self._results(), filters, strict=True)
-        ]
+        filters = [made.absorbed(rows, k) for k, made in enumerate(self._filters)]
+        pairs = zip(filters, self._results(), strict=True)
+        results = [made.updated(result, data.count, float(self.tol)) for made, result in pairs]
         self._means, self._filters = means, filters
         self._take(results)
 
@@ -327,8 +333,8 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
 
     def _take(self, results: list[Result]) -> None:
         """Set the fitted attributes. Results have covariances instead of the rows."""
-        alpha, means = float(self.alpha), self._means
-        self._spreads = [spread_of(made, alpha, means) for made in self._filters]
+        means = self._means
+        self._spreads = [made.spread(means) for made in self._filters]
         results = [
             replace(result, uncertainty=None if spread is None else spread.uncertainty)
             for result, spread in zip(results, self._spreads, strict=True)

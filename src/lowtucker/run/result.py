@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._array import as_integer, to_numpy
+from lowtucker._array import as_integer, as_number, to_numpy
 from lowtucker._array.errors import FileFormatError, ModelWarning, warn_caller
 from lowtucker._array.random import Seed
 from lowtucker._version import __version__
@@ -24,7 +24,6 @@ from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.uncertainty.bars import Functional, KeptInformation, Uncertainty, around, as_level
 from lowtucker.uncertainty.conformal import Calibration
-from lowtucker.uncertainty.information import Noise
 
 __all__ = ["Result", "load"]
 
@@ -269,9 +268,9 @@ class Result:
             covariance and quantiles of the t distribution. With Huber's loss it is the sandwich
             covariance. "conformal" presumes no more than that the entries to predict are missing
             as the held-out ones of :func:`lowtucker.complete` are; these calibrate it. "auto" is
-            the model where the verdict is that X is recovered, exactly or up to noise; conformal
-            otherwise, where there is a calibration. Intervals of the model are for entries of X,
-            conformal ones for their values as they would be observed, noise included.
+            conformal where there is a calibration, unless the verdict is that X is recovered up to
+            noise, and that was no close decision; otherwise the model. Intervals of the model are
+            for entries of X, conformal ones for values as they would be observed, noise included.
 
         Returns
         -------
@@ -339,8 +338,13 @@ class Result:
                 f"The measurements have batch shape {problem.batch_shape}, the result "
                 f"{self.X.batch_shape}. Give those that it was recovered from."
             )
-        noise = Noise(noise_std, self.weights)
-        return replace(self, uncertainty=Uncertainty(self.X, problem, noise))
+        from lowtucker.run.scope import Scope  # which knows results
+
+        if noise_std is not None:
+            as_number(noise_std, "noise_std", 0.0)
+        with Scope(problem) as scope:
+            uncertainty = scope.uncertainty(scope.into(self, "result"), noise_std)
+        return replace(self, uncertainty=uncertainty)
 
     def _method(self, method: str) -> str:
         """Which error bars to use."""
@@ -348,7 +352,7 @@ class Result:
             raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
         if method != "auto":
             return method
-        sure = isinstance(self.X, TuckerTensor) and self._unsupported() is None
+        sure = self.status is Status.NOISE_FLOOR and not self.borderline
         return "model" if sure or self.calibration is None else "conformal"
 
     def _unsupported(self) -> str | None:
@@ -362,8 +366,8 @@ class Result:
         if self.calibration is None:
             raise ValueError(
                 "There is no calibration: conformal intervals need held-out samples of "
-                "lowtucker.complete, and none were held out. Try lowtucker.complete(values), or "
-                'method="model".'
+                "lowtucker.complete at entries that the fit has not seen, and there are none. Try "
+                'lowtucker.complete(values), or method="model".'
             )
         return self.calibration
 
@@ -588,6 +592,8 @@ def load(path: str | os.PathLike[str]) -> Result:
         if sizes["meta"] > LONGEST_META:
             raise ValueError(f"{sizes['meta']} bytes of text")
         meta = json.loads(load_array(path, "meta").tobytes())
+        if meta["format"].split()[:2] == ["lowtucker", "stream"]:
+            raise FileFormatError(f"{path} is a stream. Try lowtucker.Online.load(path).")
         if meta["format"] != FORMAT:
             raise FileFormatError(
                 f"{path} has the format {meta['format']!r}, this version reads {FORMAT!r}. "

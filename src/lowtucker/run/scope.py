@@ -137,7 +137,7 @@ class Scope:
         It can compute error bars, from the measurements and ``noise_std`` as it was given.
         """
         passes = self._readings.rows / self._readings.m  # all of the call, not of the last fit
-        uncertainty = self._uncertainty(result, noise_std)
+        uncertainty = self.uncertainty(result, noise_std)
         result = replace(self.outside(result), passes=passes, uncertainty=uncertainty)
         result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
@@ -151,7 +151,7 @@ class Scope:
         text = f"The same call with the checkpoint {self.keeper.given} resumes from here."
         return result.found(Finding("resumable", text))
 
-    def _uncertainty(self, result: Result, noise_std: float | None) -> Uncertainty | None:
+    def uncertainty(self, result: Result, noise_std: float | None) -> Uncertainty | None:
         """What error bars are computed from, inside; None where X is in no Tucker format."""
         if not isinstance(result.X, TuckerTensor):
             return None

@@ -27,7 +27,7 @@ from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.tensor.iterate import Iterate, checked_indices
-from lowtucker.tensor.products import shifted
+from lowtucker.tensor.products import exponent, norm, shifted
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import SparseTensor
@@ -123,7 +123,14 @@ class Uncertainty:
 
     def __getstate__(self) -> dict[str, Any]:
         """Leave out the measurements: a pickle would hold all of A."""
-        return {**self.__dict__, "problem": None}
+        state = {**self.__dict__, "problem": None}
+        if isinstance(self._information, ProductInformation):
+            state["_information"] = None
+        return state
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Uncertainty:
+        """Return itself: all that it has is never changed, and a copy would hold all of A."""
+        return self
 
     @property
     def information(self) -> Information | ProductInformation:
@@ -199,13 +206,12 @@ class Uncertainty:
             return _joined([one.functional(W, level) for one in self.trials()], level)
         T = self.information.T
         w = _coordinates(T, W)
-        xp = namespace(w)
-        row = conj(w)[None, :]
+        unit = exponent(norm(w)) if float(norm(w)) else 0  # squares must be numbers
+        row = conj(shifted(w, -unit))[None, :]
         with np.errstate(all="ignore"):
-            error = float(self.information.deviations_of(row)[0])
-        value = to_numpy(xp.sum(row[0, :] * T.here))[()]
-        scale = 2.0**self.power
-        estimate, error = value * scale, error * scale
+            error = float(shifted(self.information.deviations_of(row), unit + self.power)[0])
+        value = namespace(w).sum(row * T.here[None, :], axis=1)
+        estimate = to_numpy(shifted(value, unit + self.power))[0]
         plain = complex(estimate) if is_complex(T.X.core) else float(estimate.real)
         low, high = around(np.asarray(plain), np.asarray(error * self.quantiles(level)))
         ends = (low.item(), high.item())
@@ -272,6 +278,7 @@ class Uncertainty:
         (one,) = kept
         if one is None:
             return made
+        _check_kept(one, X)
         made.power = one.power
         made.X = X.shifted(-one.power)
         T = TangentSpace(made.X)
@@ -300,6 +307,17 @@ class Uncertainty:
         ratio = (abs(estimate) / error) ** 2
         # a normal distribution has infinitely many degrees of freedom
         return float(fdtrc(parts, min(spare, 1e12), ratio)) if spare else 1.0
+
+
+def _check_kept(one: KeptInformation, X: TuckerTensor) -> None:
+    """Raise ValueError if what a file keeps is no covariance of tensors like X."""
+    dof, seen = X.degrees_of_freedom, np.shape(one.root)[-1:]
+    shapes = {"root": (dof, *seen), "null": (dof, dof - sum(seen)), "left": (dof,)}
+    for name, shape in shapes.items():
+        if np.shape(getattr(one, name)) != shape or not all_finite(getattr(one, name)):
+            raise ValueError(f"{name} of the covariance is not finite, of shape {shape}")
+    if not isinstance(one.power, int) or not (one.sigma >= 0 and one.spare >= 0):
+        raise ValueError(f"sigma {one.sigma}, spare {one.spare}, power {one.power}")
 
 
 def as_level(level: Any) -> float:
@@ -345,12 +363,12 @@ def _coordinates(T: TangentSpace, W: Any) -> Array:
         places = np.unravel_index(to_numpy(W.places), W.shape)
         return _of_samples(T, np.stack(places, axis=1), W.values)
     if isinstance(W, TuckerTensor):
+        _check_numbers(W.core, T)
         return T.coordinates(W)
     W = W.full() if isinstance(W, Iterate) else W
     dense = as_float_on(W, T.X.core, "W", "X")
     _check_shape(dense.shape, T)
-    if not all_finite(dense):
-        raise ValueError("W has NaN or infinite entries. Use 0 where an entry does not count.")
+    _check_numbers(dense, T)
     return T.coordinates(dense)
 
 
@@ -362,6 +380,15 @@ def _check_shape(given: Any, T: TangentSpace) -> None:
         )
 
 
+def _check_numbers(W: Array, T: TangentSpace) -> None:
+    if not all_finite(W):
+        raise ValueError("W has NaN or infinite entries. Use 0 where an entry does not count.")
+    if is_complex(W) and not is_complex(T.X.core):
+        raise ValueError(
+            "W is complex, but X is real. Ask for the real and the imaginary part of W one by one."
+        )
+
+
 def _of_samples(T: TangentSpace, indices: Any, values: Any) -> Array:
     index = checked_indices(indices, T.X.shape)
     given = to_numpy(as_float(values, "W"))
@@ -370,6 +397,7 @@ def _of_samples(T: TangentSpace, indices: Any, values: Any) -> Array:
             f"W as a pair (indices, values) must have one value for each of the {len(index)} rows "
             f"of indices, got shape {given.shape}."
         )
+    _check_numbers(given, T)
     A = EntriesOperator(T.X.shape, index)
     dtype = T.X.core.dtype
     return A.tangent(T).rmatvec(like(given, T.X.core, dtype))

@@ -38,7 +38,7 @@ from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.design import TangentDesign
 from lowtucker.problem import Problem
-from lowtucker.solvers.models import Model, ProductModel, dot
+from lowtucker.solvers.models import Model, ProductModel, dot, has_full_rank
 from lowtucker.solvers.rgn import FEW, LARGE
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tangent import TangentSpace
@@ -59,6 +59,9 @@ UNSEEN = 1e-6
 # Functionals that are solved for one by one, where only products are at hand; more are estimated
 # by so many random draws, to 9 % (one standard deviation)
 SOLVES, PROBES = 64, 64
+# Where only products are at hand: random directions that show what is not measured, and the share
+# of a squared functional that lies there above which it is unknown
+DIRECTIONS, UNSEEN_BY_PRODUCTS = 8, 1e-4
 # Accuracy of solves by products: squared in the variance by CG, as it is in random draws
 SOLVED = 1e-3
 # Flops of a gram matrix that is formed for error bars, half a minute
@@ -185,10 +188,10 @@ class ProductInformation:
         """Tangent space at X."""
         return self.model.T
 
-    @property
+    @cached_property
     def determined(self) -> bool:
-        """Whether sigma is known; directions that nothing measures are not looked for."""
-        return math.isfinite(self.sigma)
+        """Whether the measurements determine X: some 30 to 400 passes, once."""
+        return math.isfinite(self.sigma) and has_full_rank(self.problem, self.T.X, self.seed)
 
     def deviations(self, design: TangentDesign) -> Array:
         """Standard deviations of the rows of a design.
@@ -196,25 +199,53 @@ class ProductInformation:
         Up to 64 rows are solved for, 20 to 100 passes each; more are estimated by 64 solves for
         random noise, to 9 %.
         """
+        xp, left = namespace(self.left), design.matvec(self.left)
         if design.shape[0] <= SOLVES:
-            return self.deviations_of(design.dense())
-        xp = namespace(self.left)
-        squares: Any = 0.0
-        for xi in self._probes:
-            squares = squares + xp.abs(design.matvec(xi)) ** 2
-        spread = self.sigma * xp.sqrt(squares / len(self._probes))
-        return xp.sqrt(spread**2 + xp.abs(design.matvec(self.left)) ** 2)
+            spread = self._solved(design.dense())
+        else:
+            squares = _squares(design, self._probes) / len(self._probes)
+            spread = self.sigma * xp.sqrt(squares)
+        return self._where_seen(design, xp.sqrt(spread**2 + xp.abs(left) ** 2))
+
+    def _where_seen(self, design: TangentDesign, spread: Array) -> Array:
+        """Deviations; infinite for rows that see directions that nothing measures."""
+        if self.determined:
+            return spread
+        given, missed = self._unseen
+        xp = namespace(spread)
+        unseen = _squares(design, missed) > UNSEEN_BY_PRODUCTS * _squares(design, given)
+        return xp.where(unseen, like(np.full(spread.shape, np.inf), spread, spread.dtype), spread)
+
+    @cached_property
+    def _unseen(self) -> tuple[list[Array], list[Array]]:
+        """Random tangent vectors, and their parts that nothing measures."""
+        given = _normal(DIRECTIONS, self.T.dof, self.left, self.seed)
+        vectors = [given[k, :] for k in range(DIRECTIONS)]
+        seen = [replace(self.model, residual=self.model.design.matvec(g)) for g in vectors]
+        pairs = zip(vectors, seen, strict=True)
+        return vectors, [g - model.step(0.0, SOLVED).xi for g, model in pairs]
 
     def deviations_of(self, rows: Array) -> Array:
         """Standard deviations of functionals of the coordinates: a solve by CG each."""
+        xp = namespace(rows)
+        spread = self._solved(rows)
+        spread = xp.sqrt(spread**2 + xp.abs(xp.matmul(rows, self.left)) ** 2)
+        if self.determined:
+            return spread
+        given, missed = (xp.stack(vectors, axis=1) for vectors in self._unseen)
+        parts = [xp.sum(xp.abs(xp.matmul(rows, x)) ** 2, axis=1) for x in (missed, given)]
+        unknown = like(np.full(spread.shape, np.inf), spread, spread.dtype)
+        return xp.where(parts[0] > UNSEEN_BY_PRODUCTS * parts[1], unknown, spread)
+
+    def _solved(self, rows: Array) -> Array:
+        """Deviations by noise: a solve by CG each."""
         xp = namespace(rows)
         columns = xp.conj(rows) if is_complex(rows) else rows
         variances = [
             max(float(dot(c, self.model.inverse_times(c, SOLVED))), 0.0)
             for c in (columns[k, :] for k in range(columns.shape[0]))
         ]
-        spread = like(self.sigma * np.sqrt(variances), rows, real_dtype(rows))
-        return xp.sqrt(spread**2 + xp.abs(xp.matmul(rows, self.left)) ** 2)
+        return like(self.sigma * np.sqrt(variances), rows, real_dtype(rows))
 
     def draws(self, count: int, seed: Seed) -> Array:
         """Draw tangent coordinates: a solve for random noise each, 20 to 100 passes."""
@@ -353,6 +384,15 @@ def _with_unknown(rows: Array, spread: Array, left: Array, unseen: Array) -> Arr
     known = unseen <= UNSEEN * norm(rows, batch_ndim=1)
     unknown = like(np.full(spread.shape, np.inf), spread, spread.dtype)
     return xp.where(known, xp.sqrt(spread**2 + left**2), unknown)
+
+
+def _squares(design: TangentDesign, vectors: list[Array]) -> Array:
+    """Sum over tangent vectors of the squares of what a design measures of them."""
+    xp = namespace(vectors[0])
+    total: Any = 0.0
+    for xi in vectors:
+        total = total + xp.abs(design.matvec(xi)) ** 2
+    return total
 
 
 def _responses(

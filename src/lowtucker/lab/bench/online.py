@@ -90,11 +90,7 @@ KINDS = ("gaussian", "rank-one", "entries")
 ONE_PASS_SETTINGS = (
     *(Setting(kind, SMALL) for kind in KINDS), *(Setting(kind, LARGE) for kind in KINDS[1:]),
 )  # fmt: skip
-# The last was added after the others had been seen to miss the cost of warm refits: its rows take
-# longer to read (1.2 GB of them) than the normal equations to solve, theirs do not
-TRACKING_SETTINGS = (
-    *(Setting(kind, SMALL) for kind in KINDS), Setting("gaussian", (30, 30, 30)),
-)  # fmt: skip
+TRACKING_SETTINGS = tuple(Setting(kind, SMALL) for kind in KINDS)
 
 
 @dataclass(frozen=True)
