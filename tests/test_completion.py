@@ -14,6 +14,7 @@ import scipy.sparse.linalg
 import lowtucker as lt
 from lowtucker.recovery import accuracy, hard
 from lowtucker.recovery.completion import held_samples as _held
+from lowtucker.recovery.fit import Fit
 from lowtucker.solvers.models import has_full_rank
 
 # functions of these names hide the modules
@@ -929,3 +930,20 @@ def test_a_borderline_rank_search_is_reported(monkeypatch, rank, kept):
 
     monkeypatch.setattr(hard, "recovered", close)
     assert (from_samples(VALUES, rank).borderline == ("a close call",)) == kept
+
+
+@pytest.mark.parametrize("factor", [2.0, 8.0])
+def test_noise_that_held_out_samples_contradict_is_none(factor):
+    """A residual without structure may be overfitted: held-out samples are then far worse."""
+    X = lt.random_tucker((8, 7, 6), (2, 2, 2), seed=0)
+    known = np.argwhere(np.random.default_rng(0).random((8, 7, 6)) < 0.7)
+    y = X.entries(known) + 0.01 * np.random.default_rng(1).standard_normal(len(known))
+    problem = lt.Problem(lt.entries(X.shape, known), y)
+    result = lt.complete(y, X.rank, indices=known, shape=X.shape)
+    assert result.status is lt.Status.NOISE_FLOOR
+    expected = result.residual / (1 - X.degrees_of_freedom / problem.m)
+    fit = Fit("auto", 1e-6, 500, None, None, None, 0, (), "squared")
+    judged = hard._unless_predicted_worse(problem, result, factor * expected, fit)
+    assert judged.status is (lt.Status.NOISE_FLOOR if factor < 4 else lt.Status.APPROXIMATED)
+    if factor > 4:
+        assert "not exactly of this rank" in judged.findings[-1].text
