@@ -393,13 +393,14 @@ def bad_rows(A, y):
         (A.matrix[:20], y[:19], "one entry for each of the 20"),
         (np.ones((20, 4, 4, 4)), y[:20], "tensors of shape"),
         (A.matrix[:20] * 1j, y[:20] * 1j, "complex128"),
+        (A.matrix[:20], y[:20] * 1j, "complex, but A gives real"),
         (A.matrix[:20].astype(np.float32), y[:20].astype(np.float32), "float32"),
         (strict.asarray(A.matrix[:20]), strict.asarray(y[:20]), "array_api_strict"),
     ]
 
 
 @pytest.mark.parametrize("per_dof", [1, 5], ids=["warm-up", "later"])
-@pytest.mark.parametrize("which", range(7))
+@pytest.mark.parametrize("which", range(8))
 def test_a_block_that_is_refused_changes_nothing(which, per_dof):
     A, y, _ = problem(per_dof=per_dof)
     online = streamed(A, y, DOF)

@@ -29,6 +29,7 @@ from lowtucker.operators import DenseOperator, as_operator, entries, stack
 from lowtucker.operators.arguments import of_one_dtype
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.problem import Problem
+from lowtucker.recovery.entry import check_fields
 
 __all__ = ["Block", "as_block", "in_stream", "joined"]
 
@@ -59,6 +60,7 @@ def as_block(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> Problem | 
             f"y_block must have shape ({operator.m},), got {tuple(problem.y.shape)}. Give the "
             "measurements of one tensor."
         )
+    check_fields(problem)
     _check_scale(problem, low=0.0)
     return problem
 

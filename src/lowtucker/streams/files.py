@@ -79,7 +79,7 @@ def load_state(path: str | os.PathLike[str], example: Array | None) -> State:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileFormatError(
-            f"{path} is a damaged stream ({error}). FirstFit over, or use another copy."
+            f"{path} is a damaged stream ({error}). Start over, or use another copy."
         ) from error
 
 
