@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import array_api_strict as strict
@@ -369,6 +370,70 @@ def test_damaged_files_are_refused(change, tmp_path):
     online.save(path)
     path.write_bytes(change(path.read_bytes()))
     with pytest.raises(lt.FileFormatError):
+        lt.Online.load(path)
+
+
+def set_in(record, name, value):
+    """Change a field of a record in the JSON of a file."""
+    next(pair for pair in record["record"][1] if pair[0] == name)[1] = value
+
+
+def stored(x, change):
+    x["filter.gram"] = change(x["filter.gram"])
+
+
+# Changes of the arrays x and of the text t of a file
+DAMAGES = {
+    "gram cut": lambda x, t: stored(x, lambda gram: gram[:-1]),
+    "gram nan": lambda x, t: stored(x, lambda gram: gram * np.nan),
+    "gram negative": lambda x, t: stored(x, lambda gram: -gram),
+    "gram of integers": lambda x, t: stored(x, lambda gram: gram.astype(int)),
+    "gram complex": lambda x, t: stored(x, lambda gram: gram * 1j),
+    "gradient": lambda x, t: x.update({"filter.gradient": np.zeros(3)}),
+    "m": lambda x, t: t.update(m=-5),
+    "equations": lambda x, t: t.update(equations="x"),
+    "tried": lambda x, t: t.update(tried=1.5),
+    "past": lambda x, t: t.update(past=None),
+    "kept": lambda x, t: t.update(kept=None),
+    "start": lambda x, t: t.update(start=None),
+    "sigma": lambda x, t: set_in(t["start"], "sigma", "a"),
+    "example": lambda x, t: t.update(example=None),
+    "filter": lambda x, t: t.update(filter=None),
+    "settings": lambda x, t: t.update(settings=None),
+    "memory": lambda x, t: set_in(t["settings"], "memory", "a"),
+    "short memory": lambda x, t: set_in(t["settings"], "memory", 3.0),
+    "seed": lambda x, t: set_in(t["settings"], "seed", None),
+}
+
+
+def damaged(online, path, change):
+    online.save(path)
+    arrays = dict(np.load(path))
+    text = json.loads(arrays["meta"].tobytes())
+    change(arrays, text["stream"])
+    arrays["meta"] = np.frombuffer(json.dumps(text).encode(), np.uint8)
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES.keys())
+def test_damaged_streams_are_refused_when_they_are_loaded(change, tmp_path):
+    A, y, _ = problem(per_dof=5)
+    path = tmp_path / "stream.npz"
+    damaged(streamed(A, y, 100, memory=3.0 * DOF), path, change)
+    with pytest.raises(lt.FileFormatError, match=r"damaged stream .*\. Start over, or"):
+        lt.Online.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("y", np.zeros((2, 2))), ("y", np.full(20, np.nan)), ("indices", np.full((20, 3), 8)),
+     ("indices", np.zeros((20, 3))), ("indices", np.zeros((20, 2), int))],
+)  # fmt: skip
+def test_damaged_blocks_are_refused_when_they_are_loaded(name, value, tmp_path):
+    A, y, _ = problem("entries", per_dof=1)
+    path, key = tmp_path / "stream.npz", f"kept.0.{name}"
+    damaged(streamed(A, y, 20), path, lambda x, t: x.update({key: value}))
+    with pytest.raises(lt.FileFormatError, match="damaged stream"):
         lt.Online.load(path)
 
 

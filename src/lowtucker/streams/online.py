@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import as_array_shape, as_number, is_array, like
-from lowtucker._array.random import Seed, as_seed
+from lowtucker._array import is_array, like
+from lowtucker._array.random import Seed
 from lowtucker.operators import entries
 from lowtucker.problem import Problem
 from lowtucker.run.result import Result
@@ -18,7 +18,6 @@ from lowtucker.streams.blocks import as_block, in_stream
 from lowtucker.streams.files import load_state, save_state
 from lowtucker.streams.state import FIRST, Settings, State
 from lowtucker.streams.verdict import accuracy_of, finding_of, result_of
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["Online"]
 
@@ -85,18 +84,8 @@ class Online:
         tol: float = 1e-6,
         seed: Seed = 0,
     ) -> None:
-        shape = as_array_shape(shape)
-        checked = attainable_rank(check_rank(rank, shape))
-        if memory is not None:
-            memory = as_number(memory, "memory", positive=True)
-            dof = degrees_of_freedom(shape, checked)
-            if memory < dof:
-                raise ValueError(
-                    f"memory must be at least {dof} measurements, one for each degree of freedom "
-                    f"of rank {checked}, got {memory:g}. Try memory={2 * dof}, or a smaller rank."
-                )
-        tol = as_number(tol, "tol", 0.0)
-        self._state = State(Settings(shape, checked, memory, tol, as_seed(seed)))
+        asked = Settings(shape, rank, memory, tol, seed)  # type: ignore[arg-type]
+        self._state = State(asked.checked())
         self._closed = False
         self._asked: tuple[State, Result] | None = None
 

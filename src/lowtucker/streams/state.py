@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, like, real_dtype
+from lowtucker._array import Array, as_array_shape, as_number, like, real_dtype
 from lowtucker._array.errors import UnderdeterminedWarning
-from lowtucker._array.random import Seed
+from lowtucker._array.random import Seed, as_seed
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.recovery import recover
@@ -21,7 +21,7 @@ from lowtucker.status import Finding, Status
 from lowtucker.streams.averages import Averages
 from lowtucker.streams.blocks import Block, joined
 from lowtucker.streams.recursion import Recursion, decay_of
-from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["FIRST", "FirstFit", "Past", "Settings", "State"]
@@ -56,6 +56,21 @@ class Settings:
     def dof(self) -> int:
         """Degrees of freedom of the rank."""
         return degrees_of_freedom(self.shape, self.rank)
+
+    def checked(self) -> Settings:
+        """Settings in one spelling; refuses what a user must not give."""
+        shape = as_array_shape(self.shape)
+        rank = attainable_rank(check_rank(self.rank, shape))
+        memory, tol = self.memory, as_number(self.tol, "tol", 0.0)
+        if memory is not None:
+            memory = as_number(memory, "memory", positive=True)
+            dof = degrees_of_freedom(shape, rank)
+            if memory < dof:
+                raise ValueError(
+                    f"memory must be at least {dof} measurements, one for each degree of freedom "
+                    f"of rank {rank}, got {memory:g}. Try memory={2 * dof}, or a smaller rank."
+                )
+        return Settings(shape, rank, memory, tol, as_seed(self.seed))
 
 
 @dataclass(frozen=True)
