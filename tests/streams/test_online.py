@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import os
+import pickle
+import signal
+import sys
+import threading
 from dataclasses import replace
 
 import array_api_strict as strict
@@ -257,13 +263,15 @@ def test_blocks_of_different_kinds():
 
 def test_one_measurement_at_a_time():
     A, y, _ = problem(per_dof=4)
-    many, tensors, vectors = (lt.Online(SHAPE, RANK) for _ in range(3))
+    many, tensors, vectors, lists = (lt.Online(SHAPE, RANK) for _ in range(4))
     for k in range(len(y)):
         many.update(A.matrix[k : k + 1], y[k : k + 1])
         tensors.update(A.matrix[k].reshape(SHAPE), y[k])
         vectors.update(A.matrix[k], float(y[k]))
+        lists.update(A.matrix[k].reshape(SHAPE), [y[k]])
     assert same_bits(many.X, tensors.X)
     assert same_bits(many.X, vectors.X)
+    assert same_bits(many.X, lists.X)
 
 
 def test_entries_have_a_spelling_of_their_own():
@@ -279,6 +287,64 @@ def test_an_empty_block_changes_nothing():
     online = lt.Online(SHAPE, RANK)
     online.update(np.zeros((0, *SHAPE)), np.zeros(0))
     assert online.m == 0
+
+
+@pytest.mark.parametrize("per_dof", [1, 5], ids=["warm-up", "later"])
+def test_weights_that_are_all_zero_change_nothing(per_dof):
+    A, y, _ = problem(per_dof=per_dof)
+    online = streamed(A, y, DOF)
+    before = online._state
+    online.update(A.matrix[:5], np.full(5, np.nan), np.zeros(5))
+    online.update_entries([0, 0, 0], 1.0, 0.0)
+    assert online._state is before
+    with pytest.raises(ValueError, match="y_block must have one entry"):
+        online.update(A.matrix[:5], y[:4], np.zeros(5))
+
+
+def test_pieces_of_weight_zero():
+    """A large block is used in pieces: one of them has no weight at all."""
+    A, y, _ = problem(per_dof=8)
+    weights = np.ones(len(y))
+    weights[4 * DOF : 5 * DOF] = 0
+    online = streamed(A, y, 4 * DOF, weights)
+    assert online.m == len(y)
+    assert online.status is lt.Status.NOISE_FLOOR
+
+
+def test_updates_from_several_threads_are_all_used():
+    A, y, _ = problem(per_dof=12)
+    online = streamed(A.restrict(slice(0, 4 * DOF)), y[: 4 * DOF], DOF)
+
+    def work(k):
+        for start in range(4 * DOF + 5 * k, len(y) - 4, 20):
+            rows = slice(start, start + 5)
+            online.update(A.matrix[rows], y[rows])
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert online.m == 4 * DOF + 5 * ((len(y) - 4 * DOF) // 5)
+
+
+@pytest.mark.parametrize(
+    "twin", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_go_their_own_way(twin):
+    A, y, _ = problem(per_dof=6)
+    half = 3 * DOF
+    online = streamed(A.restrict(slice(0, half)), y[:half], DOF)
+    other = twin(online)
+    for one in (online, other):
+        assert one.m == half
+        one.update(A.matrix[half:], y[half:])
+    assert same_bits(online.X, other.X)
 
 
 def test_a_context_closes_the_stream():
@@ -504,3 +570,22 @@ def test_an_interrupt_changes_nothing(per_dof, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         online.update(A.restrict(slice(n, n + 3 * DOF)), y[n : n + 3 * DOF])
     assert online._state is before
+
+
+def test_ctrl_c_in_a_first_fit_goes_to_the_caller(monkeypatch, caplog):
+    """No word of a best result so far: the block is dropped."""
+    A, y, _ = problem(per_dof=4)
+    online, forward = lt.Online(SHAPE, RANK), type(A).residual
+
+    def pressed(*arguments):
+        monkeypatch.setattr(type(A), "residual", forward)
+        os.kill(os.getpid(), signal.SIGINT)
+        return forward(*arguments)
+
+    monkeypatch.setattr(type(A), "residual", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        online.update(A, y)
+    assert not caplog.records
+    assert not online.m
+    online.update(A, y)
+    assert online.m == len(y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,6 @@ import numpy as np
 from lowtucker._array import is_array, like
 from lowtucker._array.random import Seed
 from lowtucker.operators import entries
-from lowtucker.problem import Problem
 from lowtucker.run.result import Result
 from lowtucker.status import Status
 from lowtucker.streams.blocks import as_block, in_stream
@@ -88,6 +88,15 @@ class Online:
         self._state = State(asked.checked())
         self._closed = False
         self._asked: tuple[State, Result] | None = None
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the lock, which cannot be copied."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copy with a lock of its own."""
+        vars(self).update(state, _lock=Lock())
 
     # What arrives
 
@@ -105,13 +114,12 @@ class Online:
         Notes
         -----
         Rows of a block have the same age, where the stream forgets, up to dof of them. A block of
-        no rows changes nothing. Where a block is refused, or anything else is raised, the stream
-        stays as it was.
+        no rows, or whose weights are all 0, changes nothing, not even ``m``. Where a block is
+        refused, or anything else is raised, Ctrl-C included, the stream stays as it was.
+
+        Updates from several threads wait for each other: none is lost.
         """
-        self._check_open()
-        problem = as_block(A_block, y_block, weights, self.shape)
-        if problem is not None:
-            self._use(problem)
+        self._use(A_block, y_block, weights, "y_block")
 
     def update_entries(self, indices: Any, values: Any, weights: Any = None) -> None:
         """Use sampled entries.
@@ -125,20 +133,23 @@ class Online:
         self._check_open()
         index = np.asarray(indices)
         if index.shape == (len(self.shape),) and not np.ndim(values):
-            index, values = index[None, :], [values]
-            weights = None if weights is None else [weights]
+            index = index[None, :]
         if not len(np.atleast_1d(index)) and not np.size(values):
             return
-        self.update(entries(self.shape, index), values, weights)
+        self._use(entries(self.shape, index), values, weights, "values")
 
-    def _use(self, problem: Problem) -> None:
-        state = self._state
-        if state.example is None:
-            dtype = problem.tensor_dtype
-            example = like(np.zeros(0), problem.y, dtype)
-            state = replace(state, example=example)
-        problem = in_stream(problem, state.example)
-        self._state = state.after(problem)  # all or nothing
+    def _use(self, A: Any, y: Any, weights: Any, name: str) -> None:
+        self._check_open()
+        problem = as_block(A, y, weights, self.shape, name)
+        if problem is None:
+            return
+        with self._lock:
+            state = self._state
+            if state.example is None:
+                example = like(np.zeros(0), problem.y, problem.tensor_dtype)
+                state = replace(state, example=example)
+            problem = in_stream(problem, state.example)
+            self._state = state.after(problem)  # all or nothing
 
     def close(self) -> None:
         """End the stream: no more blocks are taken; results can still be asked for."""
@@ -203,7 +214,8 @@ class Online:
         The estimate is :func:`lowtucker.recover` without a rank, of all measurements so far.
         """
         self._check_begun()
-        return self.result().X if self._state.filter is None else self._state.filter.X
+        now = self._state.filter
+        return self.result().X if now is None else now.X
 
     @property
     def status(self) -> Status:
@@ -229,9 +241,10 @@ class Online:
         for every state of the stream; some 20 dof^3 flops.
         """
         self._check_begun()
-        if self._asked is None or self._asked[0] is not self._state:
-            self._asked = self._state, result_of(self._state)
-        return self._asked[1]
+        state, asked = self._state, self._asked
+        if asked is None or asked[0] is not state:
+            self._asked = asked = state, result_of(state)
+        return asked[1]
 
     def _check_begun(self) -> None:
         if not self.m:
@@ -263,9 +276,8 @@ class Online:
             raise TypeError(
                 f"example must be an array, got {type(example).__name__}. Try torch.zeros(1)."
             )
-        state = load_state(path, example)
         made = object.__new__(cls)
-        made._state, made._closed, made._asked = state, False, None
+        made.__setstate__({"_state": load_state(path, example), "_closed": False, "_asked": None})
         return made
 
     def __repr__(self) -> str:

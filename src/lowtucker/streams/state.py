@@ -15,6 +15,7 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
 from lowtucker.recovery import recover
+from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
 from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Finding, Status
@@ -208,9 +209,9 @@ class State:
 
 def quietly_recovered(problem: Problem, asked: Settings, rank: Any) -> Result:
     """Fit to all measurements so far, without a limit of time: its result is repeatable."""
-    with warnings.catch_warnings():
+    with warnings.catch_warnings(), interrupts_raise():  # half a fit is of no use
         warnings.simplefilter("ignore", UnderdeterminedWarning)  # the status says so
-        result = recover(
+        return recover(
             problem.A,
             problem.y,
             rank,
@@ -219,6 +220,3 @@ def quietly_recovered(problem: Problem, asked: Settings, rank: Any) -> Result:
             seed=asked.seed,
             max_seconds=math.inf,
         )
-    if result.status is Status.INTERRUPTED:
-        raise KeyboardInterrupt
-    return result
