@@ -46,15 +46,17 @@ class Online:
     -----
     The first measurements are fitted by :func:`lowtucker.recover` at 2.8 per degree of freedom, and
     after every growth by a half. A fit that converges, or ends at the noise floor, is used; when it
-    has predicted new measurements as well, a quarter per degree of freedom, the first ones are
-    freed. So they are at 10 per degree of freedom, whatever the verdict. Until then their memory is
-    that of the user's blocks: d numbers a sample for entries, N a row for arrays, which are copied.
+    has predicted new measurements as well, a quarter per degree of freedom, and another fit finds
+    nothing better, the first ones are freed. So they are at 10 per degree of freedom, whatever the
+    verdict. Until then their memory is that of the user's blocks: d numbers a sample for entries, N
+    a row for arrays, which are copied.
 
     After that the memory is dof^2 numbers, and a block of b rows costs one pass over them and
     b dof^2 flops; every dof rows, and for every ``X`` that is asked for after a block, some dof^3
     more. Beyond 5000 degrees of freedom only the mean information is kept, O(dof) numbers: each
     block is a least-squares step that is penalised by it, which takes all directions to be equally
-    well known, and is less accurate where they are not; a result then has no error bars.
+    well known, and is less accurate where they are not. The error estimate is then rough, mostly
+    too small, and a result has no interval of the error and no error bars.
 
     Measured (20x20x20, rank 2; Gaussian rows, outer products and entries): after one pass over 10
     measurements per degree of freedom the error is within 0.3 % of that of a fit to all at once,
@@ -228,7 +230,8 @@ class Online:
     def error_estimate(self) -> float | None:
         """Relative error of X to expect: by noise, and by lag where the tensor changes.
 
-        None during the warm-up, and where the measurements do not determine X.
+        None during the warm-up, and where the measurements do not determine X. Rough beyond 5000
+        degrees of freedom.
         """
         accuracy = accuracy_of(self._state)
         return None if accuracy is None else accuracy.error
