@@ -39,7 +39,8 @@ GOOD = (Status.CONVERGED, Status.NOISE_FLOOR)
 CONFIRMED = 0.25
 # Residual of another fit at that time, in units of that at hand, below which the first fit was a
 # local minimum. Of 60 streams of 8x8x8 tensors of rank 2 with 5 % noise one was, with twice the
-# residual: it still predicted new rows, and ended as a success with 2.5 times the error it estimated
+# residual: new rows were predicted as badly, and it ended as a success, with an error of 2.5 times
+# the estimate
 BETTER = 0.9
 # Gauss-Newton steps from the first fit, to which all rows are equal, to that which forgets
 STEPS = 2
