@@ -139,7 +139,7 @@ class SampleLines:
         return line
 
     def _more(self, last: bool) -> bytes:
-        """Next bytes; none where there are none yet. Raises LostFileError for a file that is lost."""
+        """Next bytes; none where there are none yet."""
         if self._piped:
             line = self._file.readline()
             self._ended = not line
