@@ -29,7 +29,7 @@ from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Problem"]
+__all__ = ["Problem", "as_finite", "as_vector"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +74,7 @@ class Problem:
         if _trusted:
             return
         check_operator(self.A)
-        y = _vector(self.y, "y", self.A)
+        y = as_vector(self.y, "y", self.A)
         if self.A.batch_shape and tuple(y.shape[:-1]) != self.A.batch_shape:
             raise ValueError(
                 f"y must have shape {(*self.A.batch_shape, self.A.m)}, one row for each problem "
@@ -89,7 +89,7 @@ class Problem:
         if is_array(self.A.count):  # what lies in the padding of a batch measures nothing
             xp, measured = namespace(y), np.arange(self.A.m) < to_numpy(self.A.count)[..., None]
             y = xp.where(like(measured, y), y, xp.zeros_like(y))
-        object.__setattr__(self, "y", _checked(y, "y", self.A))
+        object.__setattr__(self, "y", as_finite(y, "y", self.A))
 
     @property
     def count(self) -> Any:
@@ -298,7 +298,7 @@ def _rows_of(y: Array, rows: Rows) -> Array:
     return xp.reshape(joined, (*y.shape[:-1], joined.shape[-1]))
 
 
-def _vector(value: Any, name: str, A: MeasurementOperator) -> Array:
+def as_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
     """Check that there is one number for each measurement; accepts MATLAB's columns."""
     v = as_float_on(value, A.prototype, name, type(A).__name__)
     if tuple(v.shape) == (A.m, 1) and A.m > 1 and not A.batch_shape:
@@ -311,7 +311,7 @@ def _vector(value: Any, name: str, A: MeasurementOperator) -> Array:
     return v
 
 
-def _checked(v: Array, name: str, A: MeasurementOperator) -> Array:
+def as_finite(v: Array, name: str, A: MeasurementOperator) -> Array:
     """Check that all are finite, and cast them to the operator's precision, if it has one."""
     if not all_finite(v):
         bad = np.flatnonzero(~np.isfinite(to_numpy(v)).reshape(-1, A.m).all(axis=0))
@@ -339,7 +339,7 @@ def _converted(v: Array, dtype: Any, name: str) -> Array:
 
 
 def _checked_weights(weights: Any, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
-    w = _checked(_vector(weights, "weights", A), "weights", A)
+    w = as_finite(as_vector(weights, "weights", A), "weights", A)
     check_weights(w, shape)
     xp = namespace(w)
     if bool(xp.any(w < 0)) or not bool(xp.all(xp.any(w > 0, axis=-1))):

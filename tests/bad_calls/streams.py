@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 import lowtucker as lt
-from bad_calls.setting import BATCH, NAN, RANK, SHAPE, A, bad, y
+from bad_calls.setting import BATCH, NAN, RANK, SHAPE, A, X, bad, y
 
 
 def online(**change):
@@ -49,10 +49,12 @@ ROWS = [
     (lambda: update(np.ones((60, 4, 3, 4))), ValueError, "A_block measures tensors of shape"),
     (lambda: update(np.ones((60, 35))), ValueError, "matrix has rows of 35 entries"),
     (lambda: update(bad(A.matrix)), ValueError, "A_block has NaN ... the first in row 3"),
-    (lambda: update(y_block=bad(y)), ValueError, "y has NaN ... the first at 3"),
-    (lambda: update(y_block=y[:-1]), ValueError, "y must have one entry for each of the 60"),
+    (lambda: update(y_block=bad(y)), ValueError, "y_block has NaN ... the first at 3"),
+    (lambda: update(y_block=y[:-1]), ValueError, "y_block must have one entry for each of"),
     (lambda: update(y_block=np.ones((2, 60))), ValueError, "y_block must have shape (60,)"),
-    (lambda: update(y_block="y"), TypeError, "y must be an array of numbers"),
+    (lambda: update(y_block="y"), TypeError, "y_block must be an array of numbers"),
+    (lambda: update(y_block=1j * y), ValueError, "y is complex, but A gives real measurements"),
+    (lambda: update(X.full(), y), ValueError, "A_block is one row ... Give one number with it"),
     (lambda: update(y_block=1e200 * y), ValueError, "y_block has the norm ... in other units"),
     (lambda: update(weights=-np.ones(60)), ValueError, "weights must be real, not negative"),
     (lambda: update(1j * A.matrix, y), TypeError, "the block measures tensors of dtype complex"),
@@ -60,7 +62,7 @@ ROWS = [
     (lambda: update(None), TypeError, "A must be an array of numbers"),
     (lambda: update_entries([[0, 0, 9]], [1.0]), ValueError, "indices[0, 2] = 9 must be between"),
     (lambda: update_entries([[0, 0]], [1.0]), ValueError, "indices must have one row for each"),
-    (lambda: update_entries([[0, 0, 0]], [NAN]), ValueError, "y has NaN ... the first at 0"),
+    (lambda: update_entries([[0, 0, 0]], [NAN]), ValueError, "values has NaN ... the first at 0"),
     (lambda: update_entries([[0.5, 0, 0]], [1.0]), TypeError, "indices must be integers"),
     (lambda: lt.Online.load("none.npz"), FileNotFoundError, "none.npz does not exist"),
     (lambda: lt.Online.load("two.npz"), lt.FileFormatError, "two.npz is not a stream"),

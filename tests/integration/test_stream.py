@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -106,7 +107,11 @@ def test_a_checkpoint_resumes_after_the_samples_that_were_used(tmp_path, table):
     [
         ("1,2,x,3", "line 3: '1,2,x,3' is not made of numbers"),
         ("1,2,3", "line 3: 3 columns"),
-        ("1,2,7,0.5", "line 3: the index 7 in column 3, not from 0 to 6"),
+        (
+            "1,2,7,0.5",
+            "line 3: the index 7 in column 3, not from 0 to 6. Subtract 1 if yours count",
+        ),
+        ("1;2;3;0,5", "line 3: 2 columns in '1;2;3;0,5' (write 0.5 for 0,5)"),
         ("1,-2,3,0.5", "line 3: the index -2 in column 2"),
         ("1,2.5,3,0.5", "line 3: the index 2.5 in column 2"),
         ("1,2,3,nan", "line 3: the value nan; omit unknown entries"),
@@ -161,6 +166,60 @@ def test_a_file_that_grows_is_followed_until_ctrl_c(tmp_path):
     assert lt.load(out).m == 700
 
 
+def in_a_process(arguments, **settings):
+    code = "from lowtucker.cli.main import main; main()"
+    return subprocess.Popen(
+        [sys.executable, "-c", code, "stream", *map(str, arguments)], stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE, text=True, **settings,
+    )  # fmt: skip
+
+
+def test_the_end_of_the_standard_input_ends_a_stream_that_is_followed(tmp_path):
+    """The last line has no end."""
+    out = tmp_path / "X.npz"
+    text = lines(300).rstrip("\n")
+    with in_a_process(["-", *OPTIONS, "-o", out, "--follow"], stdin=subprocess.PIPE) as process:
+        output = process.communicate(text, timeout=60)
+    assert process.returncode == 0, output
+    assert lt.load(out).m == 300
+
+
+def test_a_standard_input_that_is_closed(monkeypatch):
+    monkeypatch.setattr(sys, "stdin", None)
+    with pytest.raises(ValueError, match="the standard input is closed"):
+        SampleLines(Path("-"), SHAPE)
+
+
+@pytest.mark.parametrize("what", ["deleted", "replaced", "truncated"])
+def test_a_file_that_is_lost_ends_the_stream_with_its_result(what, tmp_path, table):
+    out = tmp_path / "X.npz"
+    with in_a_process([table, *OPTIONS, "-o", out, "--follow", "--every", "0"]) as process:
+        assert process.stderr is not None
+        assert "700 samples" in process.stderr.readline()
+        if what == "truncated":
+            os.truncate(table, 10)
+        elif what == "deleted":
+            table.unlink()
+        else:
+            other = tmp_path / "other.csv"
+            other.write_text(lines(900))
+            other.rename(table)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert f"{table} was {what} while" in said
+    assert "Traceback" not in said
+    assert lt.load(out).m == 700
+
+
+@pytest.mark.parametrize("follow", [[], ["--follow"]])
+def test_lines_that_end_with_cr_alone(tmp_path, follow):
+    path = tmp_path / "mac.csv"
+    path.write_bytes(lines(50).replace("\n", "\r").encode())
+    done = stream(path, *OPTIONS, "-o", tmp_path / "X.npz", *follow)
+    assert done.exit_code == 2
+    assert "lines that end with CR alone (convert them: tr" in done.stderr
+
+
 def test_half_a_line_is_left_for_later(tmp_path):
     path = tmp_path / "growing.csv"
     path.write_text("1 2 3 0.5\n4 5 6 0.")
@@ -173,7 +232,7 @@ def test_half_a_line_is_left_for_later(tmp_path):
         index, values = reader.read(10)
         assert (index.tolist(), values.tolist()) == ([[4, 5, 6]], [0.25])
         path.write_text("1")
-        with pytest.raises(FileFormatError, match="become shorter"):
+        with pytest.raises(FileFormatError, match="was truncated while"):
             reader.read(10)
 
 

@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import copy
+import json
+import os
+import pickle
+import signal
+import sys
+import threading
 from dataclasses import replace
 
 import array_api_strict as strict
@@ -216,9 +223,22 @@ def test_a_first_fit_that_does_not_predict_is_dropped(monkeypatch):
     monkeypatch.setattr(states, "GROWTH", 3.0)
     online = streamed(A, y, 10)
     assert lt.metrics.relative_error(calls[0].X, X) > 0.5
-    assert len(calls) == 2
+    assert len(calls) == 3  # the last one before the rows are freed
     assert online.status is lt.Status.NOISE_FLOOR
     assert lt.metrics.relative_error(online.X, X) < 0.01
+
+
+def test_a_first_fit_in_a_local_minimum_is_replaced():
+    """Its residual is twice that of the truth, and new rows are predicted as badly."""
+    rng = np.random.default_rng(35)
+    X = lt.random_tucker(SHAPE, RANK, seed=35).full()
+    X /= np.linalg.norm(X)
+    online = lt.Online(SHAPE, RANK)
+    for _ in range(30):
+        rows = rng.standard_normal((10, *SHAPE))
+        online.update(rows, np.tensordot(rows, X, 3) + 0.05 * rng.standard_normal(10))
+    assert online.status is lt.Status.NOISE_FLOOR
+    assert lt.metrics.relative_error(online.X, X) < 1.5 * online.error_estimate
 
 
 def test_blocks_are_freed_after_the_warm_up():
@@ -256,13 +276,15 @@ def test_blocks_of_different_kinds():
 
 def test_one_measurement_at_a_time():
     A, y, _ = problem(per_dof=4)
-    many, tensors, vectors = (lt.Online(SHAPE, RANK) for _ in range(3))
+    many, tensors, vectors, lists = (lt.Online(SHAPE, RANK) for _ in range(4))
     for k in range(len(y)):
         many.update(A.matrix[k : k + 1], y[k : k + 1])
         tensors.update(A.matrix[k].reshape(SHAPE), y[k])
         vectors.update(A.matrix[k], float(y[k]))
+        lists.update(A.matrix[k].reshape(SHAPE), [y[k]])
     assert same_bits(many.X, tensors.X)
     assert same_bits(many.X, vectors.X)
+    assert same_bits(many.X, lists.X)
 
 
 def test_entries_have_a_spelling_of_their_own():
@@ -278,6 +300,64 @@ def test_an_empty_block_changes_nothing():
     online = lt.Online(SHAPE, RANK)
     online.update(np.zeros((0, *SHAPE)), np.zeros(0))
     assert online.m == 0
+
+
+@pytest.mark.parametrize("per_dof", [1, 5], ids=["warm-up", "later"])
+def test_weights_that_are_all_zero_change_nothing(per_dof):
+    A, y, _ = problem(per_dof=per_dof)
+    online = streamed(A, y, DOF)
+    before = online._state
+    online.update(A.matrix[:5], np.full(5, np.nan), np.zeros(5))
+    online.update_entries([0, 0, 0], 1.0, 0.0)
+    assert online._state is before
+    with pytest.raises(ValueError, match="y_block must have one entry"):
+        online.update(A.matrix[:5], y[:4], np.zeros(5))
+
+
+def test_pieces_of_weight_zero():
+    """A large block is used in pieces: one of them has no weight at all."""
+    A, y, _ = problem(per_dof=8)
+    weights = np.ones(len(y))
+    weights[4 * DOF : 5 * DOF] = 0
+    online = streamed(A, y, 4 * DOF, weights)
+    assert online.m == len(y)
+    assert online.status is lt.Status.NOISE_FLOOR
+
+
+def test_updates_from_several_threads_are_all_used():
+    A, y, _ = problem(per_dof=12)
+    online = streamed(A.restrict(slice(0, 4 * DOF)), y[: 4 * DOF], DOF)
+
+    def work(k):
+        for start in range(4 * DOF + 5 * k, len(y) - 4, 20):
+            rows = slice(start, start + 5)
+            online.update(A.matrix[rows], y[rows])
+
+    switch = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+        for one in threads:
+            one.start()
+        for one in threads:
+            one.join()
+    finally:
+        sys.setswitchinterval(switch)
+    assert online.m == 4 * DOF + 5 * ((len(y) - 4 * DOF) // 5)
+
+
+@pytest.mark.parametrize(
+    "twin", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_go_their_own_way(twin):
+    A, y, _ = problem(per_dof=6)
+    half = 3 * DOF
+    online = streamed(A.restrict(slice(0, half)), y[:half], DOF)
+    other = twin(online)
+    for one in (online, other):
+        assert one.m == half
+        one.update(A.matrix[half:], y[half:])
+    assert same_bits(online.X, other.X)
 
 
 def test_a_context_closes_the_stream():
@@ -314,6 +394,7 @@ def test_many_degrees_of_freedom_by_products(kind, monkeypatch):
     assert error < 0.8 * lt.metrics.relative_error(first.X, X)
     assert error < 2 * lt.metrics.relative_error(lt.recover(A, y, RANK).X, X)
     assert 0.4 < online.error_estimate / error < 2
+    assert online.result().error_interval is None  # the estimate is rough
     assert online.status is lt.Status.NOISE_FLOOR
 
 
@@ -372,6 +453,70 @@ def test_damaged_files_are_refused(change, tmp_path):
         lt.Online.load(path)
 
 
+def set_in(record, name, value):
+    """Change a field of a record in the JSON of a file."""
+    next(pair for pair in record["record"][1] if pair[0] == name)[1] = value
+
+
+def stored(x, change):
+    x["filter.gram"] = change(x["filter.gram"])
+
+
+# Changes of the arrays x and of the text t of a file
+DAMAGES = {
+    "gram cut": lambda x, t: stored(x, lambda gram: gram[:-1]),
+    "gram nan": lambda x, t: stored(x, lambda gram: gram * np.nan),
+    "gram negative": lambda x, t: stored(x, lambda gram: -gram),
+    "gram of integers": lambda x, t: stored(x, lambda gram: gram.astype(int)),
+    "gram complex": lambda x, t: stored(x, lambda gram: gram * 1j),
+    "gradient": lambda x, t: x.update({"filter.gradient": np.zeros(3)}),
+    "m": lambda x, t: t.update(m=-5),
+    "equations": lambda x, t: t.update(equations="x"),
+    "tried": lambda x, t: t.update(tried=1.5),
+    "past": lambda x, t: t.update(past=None),
+    "kept": lambda x, t: t.update(kept=None),
+    "start": lambda x, t: t.update(start=None),
+    "sigma": lambda x, t: set_in(t["start"], "sigma", "a"),
+    "example": lambda x, t: t.update(example=None),
+    "filter": lambda x, t: t.update(filter=None),
+    "settings": lambda x, t: t.update(settings=None),
+    "memory": lambda x, t: set_in(t["settings"], "memory", "a"),
+    "short memory": lambda x, t: set_in(t["settings"], "memory", 3.0),
+    "seed": lambda x, t: set_in(t["settings"], "seed", None),
+}
+
+
+def damaged(online, path, change):
+    online.save(path)
+    arrays = dict(np.load(path))
+    text = json.loads(arrays["meta"].tobytes())
+    change(arrays, text["stream"])
+    arrays["meta"] = np.frombuffer(json.dumps(text).encode(), np.uint8)
+    np.savez(path, **arrays)
+
+
+@pytest.mark.parametrize("change", DAMAGES.values(), ids=DAMAGES.keys())
+def test_damaged_streams_are_refused_when_they_are_loaded(change, tmp_path):
+    A, y, _ = problem(per_dof=5)
+    path = tmp_path / "stream.npz"
+    damaged(streamed(A, y, 100, memory=3.0 * DOF), path, change)
+    with pytest.raises(lt.FileFormatError, match=r"damaged stream .*\. Start over, or"):
+        lt.Online.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("y", np.zeros((2, 2))), ("y", np.full(20, np.nan)), ("indices", np.full((20, 3), 8)),
+     ("indices", np.zeros((20, 3))), ("indices", np.zeros((20, 2), int))],
+)  # fmt: skip
+def test_damaged_blocks_are_refused_when_they_are_loaded(name, value, tmp_path):
+    A, y, _ = problem("entries", per_dof=1)
+    path, key = tmp_path / "stream.npz", f"kept.0.{name}"
+    damaged(streamed(A, y, 20), path, lambda x, t: x.update({key: value}))
+    with pytest.raises(lt.FileFormatError, match="damaged stream"):
+        lt.Online.load(path)
+
+
 def test_a_result_is_no_stream(tmp_path):
     A, y, _ = problem(per_dof=4)
     lt.recover(A, y, RANK).save(tmp_path / "result.npz")
@@ -393,13 +538,14 @@ def bad_rows(A, y):
         (A.matrix[:20], y[:19], "one entry for each of the 20"),
         (np.ones((20, 4, 4, 4)), y[:20], "tensors of shape"),
         (A.matrix[:20] * 1j, y[:20] * 1j, "complex128"),
+        (A.matrix[:20], y[:20] * 1j, "complex, but A gives real"),
         (A.matrix[:20].astype(np.float32), y[:20].astype(np.float32), "float32"),
         (strict.asarray(A.matrix[:20]), strict.asarray(y[:20]), "array_api_strict"),
     ]
 
 
 @pytest.mark.parametrize("per_dof", [1, 5], ids=["warm-up", "later"])
-@pytest.mark.parametrize("which", range(7))
+@pytest.mark.parametrize("which", range(8))
 def test_a_block_that_is_refused_changes_nothing(which, per_dof):
     A, y, _ = problem(per_dof=per_dof)
     online = streamed(A, y, DOF)
@@ -438,3 +584,22 @@ def test_an_interrupt_changes_nothing(per_dof, monkeypatch):
     with pytest.raises(KeyboardInterrupt):
         online.update(A.restrict(slice(n, n + 3 * DOF)), y[n : n + 3 * DOF])
     assert online._state is before
+
+
+def test_ctrl_c_in_a_first_fit_goes_to_the_caller(monkeypatch, caplog):
+    """No word of a best result so far: the block is dropped."""
+    A, y, _ = problem(per_dof=4)
+    online, forward = lt.Online(SHAPE, RANK), type(A).residual
+
+    def pressed(*arguments):
+        monkeypatch.setattr(type(A), "residual", forward)
+        os.kill(os.getpid(), signal.SIGINT)
+        return forward(*arguments)
+
+    monkeypatch.setattr(type(A), "residual", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        online.update(A, y)
+    assert not caplog.records
+    assert not online.m
+    online.update(A, y)
+    assert online.m == len(y)

@@ -24,7 +24,7 @@ POLL = 0.1
 @click.option("-o", "--output", type=FILE, required=True,
               help="The result as .npz, or the full tensor X as .npy or .mat.")  # fmt: skip
 @click.option("--follow", is_flag=True,
-              help="Wait for more samples at the end of the file, until Ctrl-C.")  # fmt: skip
+              help="Wait for more samples at the end of a file, until Ctrl-C.")  # fmt: skip
 @click.option("--memory", type=float,
               help="For tensors that change: samples after which one counts less by the factor "
               "e. By default nothing is forgotten.")  # fmt: skip
@@ -57,9 +57,10 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
           --memory 20000 --checkpoint stream.npz
       sensor | lowtucker stream - --shape 100,100,50 --rank 3,3,3 -o X.npz
 
-    Ctrl-C ends a stream that is followed; the result is then written. A line that is no sample
-    ends it with an error that names the line; what was used before is in the checkpoint. Exit codes
-    as for recover.
+    Ctrl-C ends a stream that is followed, and so does the end of the standard input; the result
+    is then written. It is also written if the file is deleted, replaced or truncated, which is an
+    error (exit code 2). A line that is no sample ends the command with an error that names the
+    line; what was used before is in the checkpoint. Exit codes as for recover.
     """
     import lowtucker as lt
     from lowtucker.io.lines import SampleLines
@@ -76,11 +77,15 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
     with SampleLines(samples, shape) as lines:
         if not lines.is_pipe:
             lines.skip(online.m)
-        followed.run(lines, block, follow, max_seconds)
+        lost = followed.run(lines, block, follow, max_seconds)
     if not online.m:
-        raise ValueError(f"{samples} has no samples. Expected lines i1, ..., id, value.")
+        raise lost or ValueError(f"{samples} has no samples. Expected lines i1, ..., id, value.")
     others = [path for path in (plot,) if path is not None]
-    finish(online.result(), output, plot, overwrite=overwrite, quiet=quiet, written=others)
+    try:
+        finish(online.result(), output, plot, overwrite=overwrite, quiet=quiet, written=others)
+    finally:
+        if lost is not None:  # an error, but the result is written
+            raise lost
 
 
 class _Followed:
@@ -90,24 +95,34 @@ class _Followed:
         self.online, self.checkpoint, self.every, self.quiet = online, checkpoint, every, quiet
         self._reported, self._at = time.monotonic(), online.m
 
-    def run(self, lines: Any, block: int, follow: bool, max_seconds: float | None) -> None:
-        """Use samples until there are no more, the time is over, or Ctrl-C."""
+    def run(
+        self, lines: Any, block: int, follow: bool, max_seconds: float | None
+    ) -> Exception | None:
+        """Use samples until there are no more, the time is over, or Ctrl-C.
+
+        Returns the error where the file was deleted, replaced or truncated.
+        """
+        from lowtucker.io.lines import LostFileError
+
         begin = time.monotonic()
         try:
             while max_seconds is None or time.monotonic() - begin < max_seconds:
                 indices, values = lines.read(block, last=not follow)
                 self.online.update_entries(indices, values)
                 if not len(values):
-                    if not follow:
+                    if not follow or lines.ended:
                         break
                     time.sleep(POLL)
                 if time.monotonic() - self._reported >= self.every:
                     self.report()
+        except LostFileError as error:
+            return error
         except KeyboardInterrupt:
             if not follow:
                 raise
         finally:
             self.report()
+        return None
 
     def report(self) -> None:
         """Write the checkpoint, and a line on what is known, if there are new samples."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 from types import TracebackType
@@ -13,11 +14,15 @@ from lowtucker._array.errors import FileFormatError
 from lowtucker.io.guards import require_file
 from lowtucker.io.samples import EXACT, delimiter_of, is_header
 
-__all__ = ["SampleLines"]
+__all__ = ["LostFileError", "SampleLines"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Bytes that are read at a time, and the longest line
 CHUNK, LONGEST = 1 << 16, 1 << 14
+
+
+class LostFileError(FileFormatError):
+    """A file that was deleted, replaced or truncated while it was read."""
 
 
 class SampleLines:
@@ -39,12 +44,13 @@ class SampleLines:
         self._piped = str(path) == "-"
         if not self._piped and not path.is_fifo():
             require_file(path)
-        self._file: BinaryIO = sys.stdin.buffer if self._piped else path.open("rb")
+        self._file: BinaryIO = _standard_input() if self._piped else path.open("rb")
         self._regular = not self._piped and path.is_file()
         self._pending = b""
         self._line = 0
         self._delimiter: str | None = None
         self._begun = False
+        self._ended = False
 
     def __enter__(self) -> SampleLines:
         return self
@@ -61,11 +67,16 @@ class SampleLines:
         """Whether what was read cannot be read again."""
         return not self._regular
 
+    @property
+    def ended(self) -> bool:
+        """Whether nothing more can come: at the end of the standard input."""
+        return self._ended
+
     def read(self, most: int, *, last: bool = False) -> tuple[NumPyArray, NumPyArray]:
         """Return samples that are there now, at most so many: indices (k, d) and values (k,).
 
         None are there at the end of a file; a pipe is waited for. Samples before a line that is
-        not one are returned, and the next call raises.
+        not one, or before the loss of the file, are returned, and the next call raises.
 
         Parameters
         ----------
@@ -76,7 +87,12 @@ class SampleLines:
         indices: list[list[int]] = []
         values: list[float] = []
         while len(values) < most:
-            raw = self._next_line(last)
+            try:
+                raw = self._next_line(last)
+            except FileFormatError:
+                if not values:
+                    raise
+                break
             if raw is None:
                 break
             try:
@@ -107,11 +123,13 @@ class SampleLines:
     def _next_line(self, last: bool) -> bytes | None:
         """Next whole line; None where there is none yet."""
         while (end := self._pending.find(b"\n")) < 0:
+            if b"\r" in self._pending[:-1]:
+                raise self._error("lines that end with CR alone (convert them: tr '\\r' '\\n')")
             if len(self._pending) > LONGEST:
                 raise self._error("a line is longer than 16384 bytes")
-            more = self._more()
+            more = self._more(last)
             if not more:
-                if not (last and self._pending):
+                if not ((last or self._ended) and self._pending):
                     return None
                 end = len(self._pending) - 1
                 break
@@ -120,15 +138,30 @@ class SampleLines:
         self._line += 1
         return line
 
-    def _more(self) -> bytes:
-        if self._regular and self._file.tell() > self.path.stat().st_size:
-            raise FileFormatError(
-                f"{self.path} has become shorter: it was replaced or truncated while it was read. "
-                "Start again."
-            )
+    def _more(self, last: bool) -> bytes:
+        """Next bytes; none where there are none yet."""
         if self._piped:
-            return self._file.readline()
-        return self._file.read(CHUNK)
+            line = self._file.readline()
+            self._ended = not line
+            return line
+        more = self._file.read(CHUNK)
+        if self._regular and not more:
+            self._check_still_there(last)
+        return more
+
+    def _check_still_there(self, last: bool) -> None:
+        here = os.fstat(self._file.fileno())
+        what = "truncated" if self._file.tell() > here.st_size else None
+        if what is None and not last:
+            try:
+                what = None if os.path.samestat(here, self.path.stat()) else "replaced"
+            except FileNotFoundError:
+                what = "deleted"
+        if what is not None:
+            raise LostFileError(
+                f"{self.path} was {what} while it was read: no more samples can be expected of "
+                "it. Samples before that were used; start another stream for those of a new file."
+            )
 
     def _parsed(self, raw: bytes) -> tuple[list[int], float] | None:
         """Sample of a line; None for a comment, an empty line or the names of columns."""
@@ -145,16 +178,17 @@ class SampleLines:
                 return None
         parts = text.split(self._delimiter)
         if len(parts) != len(self.shape) + 1:
-            raise self._error(f"{len(parts)} columns in {text[:60]!r}")
+            raise self._error(f"{len(parts)} columns in {text[:60]!r}{_comma(text)}")
         try:
             *where, value = map(float, parts)
         except ValueError:
-            raise self._error(f"{text[:60]!r} is not made of numbers") from None
+            raise self._error(f"{text[:60]!r} is not made of numbers{_comma(text)}") from None
         if not np.isfinite(value):
             raise self._error(f"the value {value}; omit unknown entries")
         for k, (i, n) in enumerate(zip(where, self.shape, strict=True)):
             if i != np.floor(i) or abs(i) > EXACT or not 0 <= i < n:
-                raise self._error(f"the index {i:g} in column {k + 1}, not from 0 to {n - 1}")
+                hint = ". Subtract 1 if yours count from 1" if i == n else ""
+                raise self._error(f"the index {i:g} in column {k + 1}, not from 0 to {n - 1}{hint}")
         return [int(i) for i in where], value
 
     def _error(self, what: str) -> FileFormatError:
@@ -163,3 +197,17 @@ class SampleLines:
             f"{self.path}, line {max(self._line, 1)}: {what}; expected the columns {columns}, "
             f"value, with indices from 0 within {self.shape}"
         )
+
+
+def _standard_input() -> BinaryIO:
+    if sys.stdin is None or sys.stdin.closed:
+        raise ValueError(
+            "the standard input is closed, expected samples from it. Pipe them into the command, "
+            "or give a file instead of -."
+        )
+    return sys.stdin.buffer
+
+
+def _comma(text: str) -> str:
+    """Hint at decimal commas, where columns seem to be separated by something else."""
+    return " (write 0.5 for 0,5)" if "," in text and (";" in text or "\t" in text) else ""

@@ -42,7 +42,7 @@ from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import per_mode
 from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
-__all__ = ["iterate", "recover", "solve", "warn_of_unsampled"]
+__all__ = ["check_fields", "iterate", "recover", "solve", "warn_of_unsampled"]
 
 
 def recover(
@@ -170,7 +170,7 @@ def recover(
     rank, solver = format_or_rank(rank, solver, problem)
     _, search = rank_given_or_searched(rank)
     no_rank = rank is None and solver == "auto"
-    _check_fields(problem)
+    check_fields(problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     _check_one(problem, search, loss, no_rank)
     warn_of_unsampled(problem)
@@ -414,7 +414,7 @@ def checked_truth(X_true: Any, problem: Problem) -> Iterate | Array | None:
     return X_true
 
 
-def _check_fields(problem: Problem) -> None:
+def check_fields(problem: Problem) -> None:
     """Refuse complex measurements that no tensor of the operator's can give."""
     if not is_complex(problem.y):
         return

@@ -28,14 +28,15 @@ from lowtucker._array import (
 from lowtucker.operators import DenseOperator, as_operator, entries, stack
 from lowtucker.operators.arguments import of_one_dtype
 from lowtucker.operators.base import MeasurementOperator
-from lowtucker.problem import Problem
+from lowtucker.problem import Problem, as_finite, as_vector
+from lowtucker.recovery.entry import check_fields
 
 __all__ = ["Block", "as_block", "in_stream", "joined"]
 
 
-def as_block(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> Problem | None:
-    """Check a block; None for one of no measurements."""
-    A, y, weights = _with_axis(A, y, weights, shape)
+def as_block(A: Any, y: Any, weights: Any, shape: tuple[int, ...], name: str) -> Problem | None:
+    """Check a block, whose y the caller calls so; None for one that tells nothing."""
+    A, y, weights = _with_axis(A, y, weights, shape, name)
     if _is_empty(A) and _is_empty(y):
         return None
     try:
@@ -53,12 +54,18 @@ def as_block(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> Problem | 
             f"A_block measures tensors of shape {operator.shape}, this stream is one of {shape}. "
             "Give rows of that shape, or start another stream."
         )
-    problem = Problem(operator, y, weights)
-    if problem.batch_shape:
+    y = as_vector(y, name, operator)
+    if y.ndim > 1:
         raise ValueError(
-            f"y_block must have shape ({operator.m},), got {tuple(problem.y.shape)}. Give the "
+            f"{name} must have shape ({operator.m},), got {tuple(y.shape)}. Give the "
             "measurements of one tensor."
         )
+    if weights is None:  # with weights, those of weight 0 may be NaN
+        y = as_finite(y, name, operator)
+    elif _are_zero(weights, operator.m):
+        return None
+    problem = Problem(operator, y, weights)
+    check_fields(problem)
     _check_scale(problem, low=0.0)
     return problem
 
@@ -73,21 +80,36 @@ def _check_scale(problem: Problem, low: float) -> None:
         )
 
 
-def _with_axis(A: Any, y: Any, weights: Any, shape: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """Block of one row, if that is given as a tensor or a vector with one number."""
-    if isinstance(A, MeasurementOperator):
-        if A.m == 1 and y is not None and not np.ndim(y):
-            return A, [y], None if weights is None else [weights]
-        return A, y, weights
-    if not isinstance(A, list | tuple) and not is_array(A):
-        return A, y, weights
-    A = as_array(A, "A_block")
-    one = tuple(A.shape) in (shape, (size(shape),)) and (is_array(y) or np.isscalar(y))
-    if one and not getattr(y, "shape", ()):
-        values = as_array(y, "y_block")
-        y = namespace(values).reshape(values, (1,))
-        return A[None, ...], y, None if weights is None else [weights]
+def _with_axis(
+    A: Any, y: Any, weights: Any, shape: tuple[int, ...], name: str
+) -> tuple[Any, Any, Any]:
+    """Block of one row, if that is given as a tensor or a vector, or with one number."""
+    if isinstance(A, list | tuple) or is_array(A):
+        A = as_array(A, "A_block")
+        if tuple(A.shape) in (shape, (size(shape),)):
+            if size(np.shape(y)) != 1:
+                raise ValueError(
+                    f"A_block is one row, of shape {tuple(A.shape)}, but {name} has shape "
+                    f"{np.shape(y)}. Give one number with it, or rows of shape (b, n_1, ..., n_d)."
+                )
+            A = A[None, ...]
+    rows = A.m if isinstance(A, MeasurementOperator) else (getattr(A, "shape", None) or [None])[0]
+    if rows == 1:
+        y, weights = _as_vector(y), None if weights is None else _as_vector(weights)
     return A, y, weights
+
+
+def _as_vector(x: Any) -> Any:
+    """Vector of one number; anything else as it is."""
+    if is_array(x) and not x.ndim:
+        return namespace(x).reshape(x, (1,))
+    return [x] if np.isscalar(x) and not isinstance(x, str) else x
+
+
+def _are_zero(weights: Any, m: int) -> bool:
+    """Whether there are m weights, and all are 0."""
+    w = to_numpy(as_array(weights, "weights"))
+    return w.shape == (m,) and not w.any()
 
 
 def _shape_for(A: Any, shape: tuple[int, ...]) -> tuple[int, ...] | None:

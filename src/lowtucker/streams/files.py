@@ -14,6 +14,7 @@ from lowtucker._version import __version__
 from lowtucker.run.codec import Codec
 from lowtucker.streams.averages import Averages
 from lowtucker.streams.blocks import Block
+from lowtucker.streams.intact import check_intact
 from lowtucker.streams.recursion import Recent, Recursion, Tally
 from lowtucker.streams.state import FirstFit, Past, Settings, State
 from lowtucker.tensor.tangent import TangentSpace
@@ -79,7 +80,7 @@ def load_state(path: str | os.PathLike[str], example: Array | None) -> State:
         raise
     except (LookupError, TypeError, ValueError, AttributeError, RecursionError) as error:
         raise FileFormatError(
-            f"{path} is a damaged stream ({error}). FirstFit over, or use another copy."
+            f"{path} is a damaged stream ({error}). Start over, or use another copy."
         ) from error
 
 
@@ -93,14 +94,5 @@ def _unpacked(content: dict[str, Any], arrays: dict[str, Any], example: Array | 
     if isinstance(now, dict):
         now = Recursion(TangentSpace(now.pop("X").validated()), **now)
     state = State(**made, filter=now)
-    if not isinstance(state.settings, Settings) or not isinstance(state.m, int):
-        raise TypeError("settings are missing")
-    if now is not None and (_tensor(now).shape, _tensor(now).rank) != (
-        state.settings.shape, state.settings.rank
-    ):  # fmt: skip
-        raise ValueError(f"{_tensor(now)!r} is not of the stream's shape and rank")
+    check_intact(state)
     return state
-
-
-def _tensor(now: Recursion | Averages) -> Any:
-    return now.T.X if isinstance(now, Recursion) else now.X

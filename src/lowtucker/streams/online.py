@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from threading import Lock
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import as_array_shape, as_number, is_array, like
-from lowtucker._array.random import Seed, as_seed
+from lowtucker._array import is_array, like
+from lowtucker._array.random import Seed
 from lowtucker.operators import entries
-from lowtucker.problem import Problem
 from lowtucker.run.result import Result
 from lowtucker.status import Status
 from lowtucker.streams.blocks import as_block, in_stream
 from lowtucker.streams.files import load_state, save_state
 from lowtucker.streams.state import FIRST, Settings, State
 from lowtucker.streams.verdict import accuracy_of, finding_of, result_of
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 
 __all__ = ["Online"]
 
@@ -47,15 +46,17 @@ class Online:
     -----
     The first measurements are fitted by :func:`lowtucker.recover` at 2.8 per degree of freedom, and
     after every growth by a half. A fit that converges, or ends at the noise floor, is used; when it
-    has predicted new measurements as well, a quarter per degree of freedom, the first ones are
-    freed. So they are at 10 per degree of freedom, whatever the verdict. Until then their memory is
-    that of the user's blocks: d numbers a sample for entries, N a row for arrays, which are copied.
+    has predicted new measurements as well, a quarter per degree of freedom, and another fit finds
+    nothing better, the first ones are freed. So they are at 10 per degree of freedom, whatever the
+    verdict. Until then their memory is that of the user's blocks: d numbers a sample for entries, N
+    a row for arrays, which are copied.
 
     After that the memory is dof^2 numbers, and a block of b rows costs one pass over them and
     b dof^2 flops; every dof rows, and for every ``X`` that is asked for after a block, some dof^3
     more. Beyond 5000 degrees of freedom only the mean information is kept, O(dof) numbers: each
     block is a least-squares step that is penalised by it, which takes all directions to be equally
-    well known, and is less accurate where they are not; a result then has no error bars.
+    well known, and is less accurate where they are not. The error estimate is then rough, mostly
+    too small, and a result has no interval of the error and no error bars.
 
     Measured (20x20x20, rank 2; Gaussian rows, outer products and entries): after one pass over 10
     measurements per degree of freedom the error is within 0.3 % of that of a fit to all at once,
@@ -85,20 +86,19 @@ class Online:
         tol: float = 1e-6,
         seed: Seed = 0,
     ) -> None:
-        shape = as_array_shape(shape)
-        checked = attainable_rank(check_rank(rank, shape))
-        if memory is not None:
-            memory = as_number(memory, "memory", positive=True)
-            dof = degrees_of_freedom(shape, checked)
-            if memory < dof:
-                raise ValueError(
-                    f"memory must be at least {dof} measurements, one for each degree of freedom "
-                    f"of rank {checked}, got {memory:g}. Try memory={2 * dof}, or a smaller rank."
-                )
-        tol = as_number(tol, "tol", 0.0)
-        self._state = State(Settings(shape, checked, memory, tol, as_seed(seed)))
+        asked = Settings(shape, rank, memory, tol, seed)  # type: ignore[arg-type]
+        self._state = State(asked.checked())
         self._closed = False
         self._asked: tuple[State, Result] | None = None
+        self._lock = Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """All but the lock, which cannot be copied."""
+        return {name: value for name, value in vars(self).items() if name != "_lock"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Copy with a lock of its own."""
+        vars(self).update(state, _lock=Lock())
 
     # What arrives
 
@@ -116,13 +116,12 @@ class Online:
         Notes
         -----
         Rows of a block have the same age, where the stream forgets, up to dof of them. A block of
-        no rows changes nothing. Where a block is refused, or anything else is raised, the stream
-        stays as it was.
+        no rows, or whose weights are all 0, changes nothing, not even ``m``. Where a block is
+        refused, or anything else is raised, Ctrl-C included, the stream stays as it was.
+
+        Updates from several threads wait for each other: none is lost.
         """
-        self._check_open()
-        problem = as_block(A_block, y_block, weights, self.shape)
-        if problem is not None:
-            self._use(problem)
+        self._use(A_block, y_block, weights, "y_block")
 
     def update_entries(self, indices: Any, values: Any, weights: Any = None) -> None:
         """Use sampled entries.
@@ -136,20 +135,23 @@ class Online:
         self._check_open()
         index = np.asarray(indices)
         if index.shape == (len(self.shape),) and not np.ndim(values):
-            index, values = index[None, :], [values]
-            weights = None if weights is None else [weights]
+            index = index[None, :]
         if not len(np.atleast_1d(index)) and not np.size(values):
             return
-        self.update(entries(self.shape, index), values, weights)
+        self._use(entries(self.shape, index), values, weights, "values")
 
-    def _use(self, problem: Problem) -> None:
-        state = self._state
-        if state.example is None:
-            dtype = problem.tensor_dtype
-            example = like(np.zeros(0), problem.y, dtype)
-            state = replace(state, example=example)
-        problem = in_stream(problem, state.example)
-        self._state = state.after(problem)  # all or nothing
+    def _use(self, A: Any, y: Any, weights: Any, name: str) -> None:
+        self._check_open()
+        problem = as_block(A, y, weights, self.shape, name)
+        if problem is None:
+            return
+        with self._lock:
+            state = self._state
+            if state.example is None:
+                example = like(np.zeros(0), problem.y, problem.tensor_dtype)
+                state = replace(state, example=example)
+            problem = in_stream(problem, state.example)
+            self._state = state.after(problem)  # all or nothing
 
     def close(self) -> None:
         """End the stream: no more blocks are taken; results can still be asked for."""
@@ -214,7 +216,8 @@ class Online:
         The estimate is :func:`lowtucker.recover` without a rank, of all measurements so far.
         """
         self._check_begun()
-        return self.result().X if self._state.filter is None else self._state.filter.X
+        now = self._state.filter
+        return self.result().X if now is None else now.X
 
     @property
     def status(self) -> Status:
@@ -227,7 +230,8 @@ class Online:
     def error_estimate(self) -> float | None:
         """Relative error of X to expect: by noise, and by lag where the tensor changes.
 
-        None during the warm-up, and where the measurements do not determine X.
+        None during the warm-up, and where the measurements do not determine X. Rough beyond 5000
+        degrees of freedom.
         """
         accuracy = accuracy_of(self._state)
         return None if accuracy is None else accuracy.error
@@ -240,9 +244,10 @@ class Online:
         for every state of the stream; some 20 dof^3 flops.
         """
         self._check_begun()
-        if self._asked is None or self._asked[0] is not self._state:
-            self._asked = self._state, result_of(self._state)
-        return self._asked[1]
+        state, asked = self._state, self._asked
+        if asked is None or asked[0] is not state:
+            self._asked = asked = state, result_of(state)
+        return asked[1]
 
     def _check_begun(self) -> None:
         if not self.m:
@@ -274,9 +279,8 @@ class Online:
             raise TypeError(
                 f"example must be an array, got {type(example).__name__}. Try torch.zeros(1)."
             )
-        state = load_state(path, example)
         made = object.__new__(cls)
-        made._state, made._closed, made._asked = state, False, None
+        made.__setstate__({"_state": load_state(path, example), "_closed": False, "_asked": None})
         return made
 
     def __repr__(self) -> str:

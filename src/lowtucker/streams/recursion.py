@@ -28,7 +28,7 @@ from lowtucker.tensor.kernels import in_order
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["Recent", "Recursion", "Tally", "contiguous", "decay_of", "pieces"]
+__all__ = ["Recent", "Recursion", "Tally", "aged", "contiguous", "decay_of", "pieces"]
 
 # Mean squared error of predictions, in units of what the residual predicts, above which they are
 # clearly worse: a factor, and standard deviations of that of noise
@@ -146,7 +146,7 @@ class Recursion:
         T = TangentSpace(contiguous(X))
         tally = Tally().plus(problem, 1.0)
         if ages is not None:
-            problem, tally = _aged(problem, ages)
+            problem, tally = aged(problem, ages)
         gram, gradient, squares = _equations(problem, T)
         return cls(T, in_order(gram), gradient, squares, tally, Recent(), 0)
 
@@ -266,14 +266,14 @@ def _trace(gram: Array) -> float:
     return float(namespace(gram).sum(real(namespace(gram).linalg.diagonal(gram))))
 
 
-def _aged(problem: Problem, ages: Array) -> tuple[Problem, Tally]:
+def aged(problem: Problem, ages: Array) -> tuple[Problem, Tally]:
     """Problem with weights reduced by forgetting, and the tally of its rows."""
     w = ages if problem.weights is None else ages * problem.weights
-    aged = Problem(problem.A, problem.y, w)
+    made = Problem(problem.A, problem.y, w)
     per_row = problem.equations / max(int(np.sum(to_numpy(w) > 0)), 1)
     kept = to_numpy(ages)[to_numpy(w) > 0]
     n, n2 = per_row * float(np.sum(kept)), per_row * float(np.sum(kept**2))
-    return aged, Tally(n, n2, float(aged.y_norm) ** 2)
+    return made, Tally(n, n2, float(made.y_norm) ** 2)
 
 
 def contiguous(X: TuckerTensor) -> TuckerTensor:

@@ -112,6 +112,8 @@ def result_of(state: State) -> Result:
         "epoch": 0, "passes": 1.0, "seconds": 0.0, "residual": residual, "cost": cost,
         "phase": "stream",
     }  # fmt: skip
+    # by the mean information the estimate is rough: no interval can be given
+    interval = accuracy.interval if accuracy and isinstance(now, Recursion) else None
     others = state.start.findings if state.start is not None else ()
     # what was said of the first measurements may not be so for all
     kept = tuple(f for f in others if f.status is finding.status and f.status is not None)
@@ -128,7 +130,7 @@ def result_of(state: State) -> Result:
         m=state.m,
         degrees_of_freedom=X.degrees_of_freedom,
         error_estimate=None if accuracy is None else accuracy.error,
-        error_interval=None if accuracy is None else accuracy.interval,
+        error_interval=interval,
         held_out=now.recent.score,
         findings=(*kept, finding),
         uncertainty=_uncertainty(state),
