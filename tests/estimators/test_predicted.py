@@ -140,5 +140,13 @@ def test_rows_that_contradict_the_fit_end_its_success(rng):
     assert model.partial_fit(*more).result_.success
     model.partial_fit(more[0], 20 * rng.standard_normal(40))
     assert not model.result_.success
-    with pytest.warns(lt.ModelWarning, match="the verdict is STALLED"):
+    with pytest.warns(lt.ModelWarning, match="the verdict is LOCAL_MINIMUM"):
+        model.predict(X[:2], return_std=True)
+
+
+def test_few_rows_are_no_evidence(rng):
+    """Deviations of fits to hardly more rows than degrees of freedom come with a warning."""
+    X, y = tensors(rng, 34, noise=0.5)
+    model = TuckerRegressor(rank=(2, 2)).fit(X, y)
+    with pytest.warns(lt.ModelWarning, match="presume that the coefficient has rank"):
         model.predict(X[:2], return_std=True)

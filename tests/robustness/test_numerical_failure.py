@@ -373,7 +373,35 @@ def test_every_call_is_reached_by_these_runs(monkeypatch):
     made = lt.DenseOperator(rows, SHAPE, dtype=np.float64)  # by products
     lt.recover(made, made.forward(X_TRUE), solver=lt.NuclearNorm(), max_epochs=1)
     lt.theory.eta(lt.HOSVD(RANK), X_TRUE)
+    lt.recover(A, noisy, RANK, loss="huber").standard_error([[0, 0, 0]])
+    followed(A, noisy)
     assert calls_in_the_source() - APART <= reached
+
+
+def followed(A, y):
+    """Result of a stream of two blocks."""
+    online = lt.Online(SHAPE, RANK)
+    for rows in (slice(0, 120), slice(120, 240)):
+        online.update(A.restrict(rows), y[rows])
+    return online.result()
+
+
+@pytest.mark.parametrize("name", ["eigh", "qr", "solve"])
+def test_error_bars_and_streams_use_the_fallbacks(monkeypatch, name):
+    """With the same answers: NumPy's functions fail where these are asked for."""
+    A = OPERATORS["dense"]()
+    noisy = A.forward(X_TRUE) + 0.01 * draws(4).standard_normal(A.m)
+    bars = lt.Uncertainty(X_TRUE, lt.Problem(A, noisy))
+    index = [[0, 0, 0], [5, 4, 3]]
+    expected = bars.standard_error(index), followed(A, noisy)
+    fail(monkeypatch, np.linalg, name)
+    again = lt.Uncertainty(X_TRUE, lt.Problem(A, noisy)).standard_error(index)
+    np.testing.assert_allclose(again, expected[0], rtol=1e-9)
+    stream = followed(A, noisy)
+    assert relative_error(stream.X, expected[1].X) < 1e-3 * expected[1].error_estimate
+    np.testing.assert_allclose(
+        stream.standard_error(index), expected[1].standard_error(index), rtol=1e-3
+    )
 
 
 FORMATS = [lt.Sparse(6), lt.TensorTrain((2, 2)), lt.HierarchicalTucker(2), lt.Tubal(1)]

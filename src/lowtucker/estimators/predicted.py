@@ -186,7 +186,7 @@ class Filtered(NamedTuple):
             numbers = {"score": recent.score}
             return [Finding("approximated", text, numbers, Status.APPROXIMATED)]
         text = "Rows of the last batches are predicted worse than earlier ones were fitted."
-        return [Finding("changing", text, {"score": recent.score}, Status.STALLED)]
+        return [Finding("changing", text, {"score": recent.score}, Status.LOCAL_MINIMUM)]
 
     def spread(self, means: Means) -> Spread | None:
         r"""Uncertainty of the coefficient; None above 5000 degrees of freedom.

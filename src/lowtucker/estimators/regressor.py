@@ -26,6 +26,7 @@ from lowtucker.limits import PLENTY
 from lowtucker.run import interrupts_raise
 from lowtucker.run.result import Result
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.status import Status
 
 __all__ = ["TuckerRegressor"]
 
@@ -259,7 +260,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
 
     def _warn_of_the_model(self) -> None:
         """Warn where the verdict does not support the model of the deviations."""
-        names = sorted({r.status.name for r in self._results() if not r.status.success})
+        names = sorted({r.status.name for r in self._results() if _is_doubtful(r)})
         if names and not self.alpha:
             warn_caller(
                 f"The standard deviations presume that the coefficient has rank {self.rank_} and "
@@ -353,3 +354,10 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         tags = super().__sklearn_tags__()
         tags.input_tags.three_d_array = True
         return tags
+
+
+def _is_doubtful(result: Result) -> bool:
+    """Whether deviations by a model cannot be trusted; fits to noise may end as stalled."""
+    plenty = result.m >= PLENTY * result.degrees_of_freedom
+    stuck = result.status is Status.STALLED and plenty
+    return not (result.status.success or stuck)
