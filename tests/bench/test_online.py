@@ -71,6 +71,7 @@ def test_blocks_are_all_rows_in_order():
 # Rows
 
 
+@pytest.mark.slow
 def test_one_pass_is_compared_with_the_batch_fit_of_the_same_stream():
     setting = TINY["gaussian"]
     rows = list(one_pass(setting, 2))

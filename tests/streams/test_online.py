@@ -161,6 +161,7 @@ def turning(blocks, block, rate, seed=0):
         yield A, A.forward(X) + noise, X
 
 
+@pytest.mark.slow
 def test_a_memory_follows_a_tensor_that_turns():
     follows, stays = lt.Online(SHAPE, RANK, memory=1.5 * DOF), lt.Online(SHAPE, RANK)
     errors, estimates = [], []
