@@ -132,6 +132,7 @@ def test_sparse_entries_that_were_not_sampled_are_unknown():
     assert lt.recover(A, X[~holes], lt.Sparse(seen)).success  # there are no others
 
 
+@pytest.mark.slow
 def test_two_completions_that_differ_elsewhere_are_no_success():
     """A fit that reaches the tolerance, and predicts held-out samples badly."""
     i, j, t = np.meshgrid(range(20), range(20), range(8), indexing="ij")

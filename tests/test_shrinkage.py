@@ -788,7 +788,7 @@ def test_a_recovery_without_a_rank_resumes_bit_for_bit(tmp_path):
     assert again.held_out == whole.held_out
 
 
-@pytest.mark.parametrize("where", ["file", "dask", "stack"])
+@pytest.mark.parametrize("where", ["file", pytest.param("dask", marks=pytest.mark.slow), "stack"])
 def test_rows_that_are_elsewhere_need_no_rank_either(where, tmp_path):
     X = decaying((7, 6, 5))
     matrix = lt.gaussian(X.shape, 160, seed=1).matrix
@@ -805,6 +805,7 @@ def test_rows_that_are_elsewhere_need_no_rank_either(where, tmp_path):
     np.testing.assert_allclose(lt.recover(A, y).X.full(), expected.X.full(), atol=1e-6)
 
 
+@pytest.mark.slow
 def test_kinds_of_arrays_stay_without_a_rank(kind):
     X = decaying((9, 8, 7))
     matrix = lt.gaussian(X.shape, 260, seed=1).matrix

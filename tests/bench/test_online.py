@@ -168,6 +168,7 @@ def invoke(*options):
     return CliRunner().invoke(main, ["bench", "online", *map(str, options)])
 
 
+@pytest.mark.slow
 def test_command_prints_the_table_and_writes_rows(monkeypatch, tmp_path):
     monkeypatch.setattr(online, "ONE_PASS_SETTINGS", (TINY["gaussian"],))
     monkeypatch.setattr(online, "ONE_PASS", math.inf)

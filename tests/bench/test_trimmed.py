@@ -27,6 +27,7 @@ def test_unknown_works_are_refused():
         chosen(["A9"])
 
 
+@pytest.mark.slow
 def test_a_row_counts_and_compares():
     cell = replace(chosen(["A2"])[2], m=600)
     row = measure(cell, trials=2, problems=1)

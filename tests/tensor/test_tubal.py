@@ -117,6 +117,7 @@ def test_many_entries_are_computed_in_chunks(rng):
     assert X.entries(index[:0]).shape == (2, 0)
 
 
+@pytest.mark.slow
 def test_rank_2_of_20x20x10_is_recovered_from_gaussian_rows():
     H = lt.Tubal(2)
     X = lt.random_tensor(H, (20, 20, 10), seed=0)
