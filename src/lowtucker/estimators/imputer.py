@@ -201,10 +201,10 @@ class TuckerImputer(OneToOneFeatureMixin, TransformerMixin, BaseEstimator):  # t
     def _spread_of(self, X: NumPyArray) -> Spread:
         """Standard errors of imputed features, by fits that do not see everything."""
         seed = as_seed_number(self.random_state)
-        alike = {"return_std": False, "tensor_shape": self.tensor_shape_, "random_state": seed}
+        settings = {"return_std": False, "tensor_shape": self.tensor_shape_, "random_state": seed}
 
         def fitted(rows: NumPyArray) -> Any:
-            return clone(self).set_params(**alike).fit(rows)._with_deviations
+            return clone(self).set_params(**settings).fit(rows)._with_deviations
 
         spread = spread_of(fitted, X, self.tensor_shape_, seed)
         if np.isnan(spread.unseen).any():

@@ -30,15 +30,12 @@ from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.uncertainty.bars import Uncertainty
 from lowtucker.uncertainty.information import Information
 
-__all__ = ["Filtered", "Means", "Spread"]
+__all__ = ["Filtered", "Means"]
 
 NumPyArray = np.ndarray[Any, Any]
 Filter = Recursion | Averages
 # Exponents up to which numbers, and squares of them, are left as they are
 EXTREME = 160
-# Mean squared error of the predictions of later rows, in units of what the residual predicts, above
-# which they do not belong to the model: a factor, and standard deviations of that of noise
-WORSE, DEVIATIONS = 2.0, 6.0
 # Rows that must be predicted before a fit that was no success is called one
 FEWEST = 10
 
@@ -75,32 +72,6 @@ class Means(NamedTuple):
             Y=np.concatenate([rows.Y, root * step_y[None, :]]),
         )
         return Means(self.x + share * step_x, self.y + share * step_y, total), more
-
-
-class Spread(NamedTuple):
-    """Uncertainty of a fitted coefficient, and the means of the rows that it was fitted to.
-
-    ``units`` are exponents of the powers of two that features and targets are multiples of.
-    """
-
-    information: Information
-    means: Means
-    units: tuple[int, int]
-
-    def of_predictions(self, X: NumPyArray) -> NumPyArray:
-        """Standard deviations of y at some samples, noise included. Cost: dof^2 flops a sample."""
-        T = self.information.T
-        of_x, of_y = self.units
-        design = DenseOperator(np.ldexp(X - self.means.x, -of_x), T.X.shape).tangent(T)
-        fitted = np.asarray(self.information.deviations(design))
-        noise = self.information.sigma * math.sqrt(1 + 1 / self.means.weight)
-        return np.asarray(np.ldexp(np.hypot(fitted, noise), of_y))
-
-    @property
-    def uncertainty(self) -> Uncertainty:
-        """Error bars of the coefficient."""
-        power = self.units[1] - self.units[0]
-        return Uncertainty(self.information.T.X, information=self.information, power=power)
 
 
 class Filtered(NamedTuple):
@@ -176,10 +147,8 @@ class Filtered(NamedTuple):
             return [Finding("not determined", text, {}, Status.UNDERDETERMINED)]
         if made.residual <= tol:
             return [Finding("verdict", str(Status.CONVERGED), {}, Status.CONVERGED)]
-        dof = made.X.degrees_of_freedom
         recent = made.recent
-        expected = recent.count * accuracy.sigma**2 * (1 + dof / made.tally.count)
-        if recent.squares <= expected * (WORSE + DEVIATIONS / math.sqrt(max(recent.count, 1.0))):
+        if not recent.exceeds(accuracy.sigma):
             if succeeded or recent.count < FEWEST:
                 return []
             text = "Rows of the last batches are predicted as well as earlier ones were fitted."
@@ -188,15 +157,22 @@ class Filtered(NamedTuple):
         text = "Rows of the last batches are predicted worse than earlier ones were fitted."
         return [Finding("changing", text, {"score": recent.score}, Status.LOCAL_MINIMUM)]
 
-    def spread(self, means: Means) -> Spread | None:
-        r"""Uncertainty of the coefficient; None above 5000 degrees of freedom.
+    @property
+    def uncertainty(self) -> Uncertainty | None:
+        """Error bars of the coefficient; None above 5000 degrees of freedom."""
+        if not isinstance(self.made, Recursion):
+            return None
+        power = self.units[1] - self.units[0]
+        return Uncertainty(self.made.T.X, information=self.information, power=power)
+
+    def information(self) -> Information:
+        r"""Covariance of the coefficient's tangent coordinates: some 10 dof^3 flops.
 
         The ridge leaves less than dof degrees of freedom to the fit, and its part of the cost,
         :math:`\alpha \|X\|^2`, is no residual.
         """
         made, alpha = self.made, self.alpha
-        if not isinstance(made, Recursion):
-            return None
+        assert isinstance(made, Recursion)
         T = made.T
         found = Information.of_gram(T, made.gram, made.gradient, 0.0, 0.0)
         taken = T.dof - alpha * float(np.sum(found.root**2))
@@ -204,15 +180,30 @@ class Filtered(NamedTuple):
         fitted = T.here + found.left
         squares = made.squares - float(found.left @ made.gradient) - alpha * float(fitted @ fitted)
         sigma = math.sqrt(max(squares, 0.0) / spare) if spare else math.inf
-        return Spread(replace(found, sigma=sigma, spare=spare), means, self.units)
+        return replace(found, sigma=sigma, spare=spare)
+
+    def deviations(self, X: NumPyArray, means: Means, known: Any) -> NumPyArray:
+        """Standard deviations of y at some samples, noise included, by the information known.
+
+        Cost: dof^2 flops a sample.
+        """
+        of_x, of_y = self.units
+        design = DenseOperator(_scaled(X - means.x, -of_x), known.T.X.shape).tangent(known.T)
+        noise = known.sigma * math.sqrt(1 + 1 / means.weight)
+        return _scaled(np.hypot(np.asarray(known.deviations(design)), noise), of_y)
 
 
 def _problem_of(
     rows: Centred, target: int, shape: tuple[int, ...], units: tuple[int, int]
 ) -> Problem:
     """Rows and one target as a problem in its units."""
-    X, y = np.ldexp(rows.X, -units[0]), np.ldexp(rows.Y[:, target], -units[1])
-    return Problem(DenseOperator(X, shape), y)
+    y = _scaled(rows.Y[:, target].copy(), -units[1])
+    return Problem(DenseOperator(_scaled(rows.X, -units[0]), shape), y)
+
+
+def _scaled(values: NumPyArray, power: int) -> NumPyArray:
+    """Values times a power of two; not copied where that is 1."""
+    return np.ldexp(values, power) if power else values
 
 
 def _exponent(values: NumPyArray) -> int:

@@ -249,13 +249,18 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
 
     def _deviations(self, X: NumPyArray) -> NumPyArray:
         """Standard deviations of predictions."""
-        if None in self._spreads:
+        bars = [result.uncertainty for result in self._results()]
+        if None in bars:
             raise ValueError(
                 f"return_std=True needs the covariance of the coefficient, which is not formed for "
                 f"more than {LARGE} degrees of freedom, got rank {self.rank_}. Try a smaller rank."
             )
         self._warn_of_the_model()
-        each = [spread.of_predictions(X) for spread in self._spreads if spread is not None]
+        each = [
+            made.deviations(X, self._means, one.information)
+            for made, one in zip(self._filters, bars, strict=True)
+            if one is not None
+        ]
         return each[0] if self._one_target else np.stack(each, axis=1)
 
     def _warn_of_the_model(self) -> None:
@@ -335,10 +340,9 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
     def _take(self, results: list[Result]) -> None:
         """Set the fitted attributes. Results have covariances instead of the rows."""
         means = self._means
-        self._spreads = [made.spread(means) for made in self._filters]
         results = [
-            replace(result, uncertainty=None if spread is None else spread.uncertainty)
-            for result, spread in zip(results, self._spreads, strict=True)
+            replace(result, uncertainty=made.uncertainty)
+            for result, made in zip(results, self._filters, strict=True)
         ]
         coef = np.stack([np.ravel(result.X.full()) for result in results])
         constant = means.y - [w @ means.x for w in coef]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -103,8 +104,8 @@ class Uncertainty:
         What is known of the noise.
     power : int
         X and the problem are in units of two to this power.
-    information : Information, optional
-        Instead of a problem.
+    information : Information or callable, optional
+        Instead of a problem; a callable is asked at first use.
     """
 
     def __init__(
@@ -114,10 +115,10 @@ class Uncertainty:
         noise: Noise = UNKNOWN,
         *,
         power: int = 0,
-        information: Information | ProductInformation | None = None,
+        information: Information | Callable[[], Information] | None = None,
     ) -> None:
         self.X, self.problem, self.noise, self.power = X, problem, noise, power
-        self._information = information
+        self._information: Any = information
         count = X.batch_shape[0] if X.batch_shape else 0
         self._each: list[Uncertainty | None] = [None] * count
 
@@ -135,6 +136,8 @@ class Uncertainty:
     @property
     def information(self) -> Information | ProductInformation:
         """The information of the measurements at X, of a single problem; computed once."""
+        if callable(self._information):
+            self._information = self._information()
         if self._information is None:
             if self.problem is None:
                 raise ValueError(
@@ -142,7 +145,8 @@ class Uncertainty:
                     "result.with_measurements(A, y), or ask for error bars before result.save."
                 )
             self._information = information_at(self.problem, self.X, self.noise)
-        return self._information
+        known: Information | ProductInformation = self._information
+        return known
 
     def trial(self, k: int) -> Uncertainty:
         """Uncertainty of one problem of a batch."""

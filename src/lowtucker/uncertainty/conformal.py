@@ -45,7 +45,7 @@ class Calibration:
     Notes
     -----
     The value of an unseen entry, with its noise, is in its interval with probability ``level``,
-    on average over entries, if entries are missing as samples were held out: at random, or as
+    on average over entries, if entries are missing like the held-out samples: at random, or as
     whole fibres. It need not be where entries are missing because of their values, or in larger
     blocks (90 % intervals covered 77 % of hidden boxes of 6x5x6 sea surface temperatures). Nothing
     is presumed of the noise or of the rank. The scales even out the coverage of slices. The fewer

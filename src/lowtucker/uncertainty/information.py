@@ -16,7 +16,7 @@ All of it presumes that X has the rank of the truth and that the residual is noi
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -147,14 +147,10 @@ class Information:
 
     def draws(self, count: int, seed: Seed) -> Array:
         """Draw tangent coordinates from the covariance, shape (count, dof)."""
-        root = self.root
+        root, xp = self.root, namespace(self.root)
         numbers = _normal(count, root.shape[1], root, seed)
         scale = like(_t_scales(count, self.spare, seed)[:, None], numbers, numbers.dtype)
-        return (
-            self.sigma
-            * scale
-            * namespace(root).matmul(numbers, namespace(root).matrix_transpose(root))
-        )
+        return self.sigma * scale * xp.matmul(numbers, xp.matrix_transpose(root))
 
     @property
     def determined(self) -> bool:
@@ -203,17 +199,17 @@ class ProductInformation:
         if design.shape[0] <= SOLVES:
             spread = self._solved(design.dense())
         else:
-            squares = _squares(design, self._probes) / len(self._probes)
+            squares = _squares(design.matvec, self._probes) / len(self._probes)
             spread = self.sigma * xp.sqrt(squares)
-        return self._where_seen(design, xp.sqrt(spread**2 + xp.abs(left) ** 2))
+        return self._where_seen(design.matvec, xp.sqrt(spread**2 + xp.abs(left) ** 2))
 
-    def _where_seen(self, design: TangentDesign, spread: Array) -> Array:
-        """Deviations; infinite for rows that see directions that nothing measures."""
+    def _where_seen(self, times: Callable[[Array], Array], spread: Array) -> Array:
+        """Deviations; infinite for functionals that see directions that nothing measures."""
         if self.determined:
             return spread
         given, missed = self._unseen
         xp = namespace(spread)
-        unseen = _squares(design, missed) > UNSEEN_BY_PRODUCTS * _squares(design, given)
+        unseen = _squares(times, missed) > UNSEEN_BY_PRODUCTS * _squares(times, given)
         return xp.where(unseen, like(np.full(spread.shape, np.inf), spread, spread.dtype), spread)
 
     @cached_property
@@ -230,12 +226,7 @@ class ProductInformation:
         xp = namespace(rows)
         spread = self._solved(rows)
         spread = xp.sqrt(spread**2 + xp.abs(xp.matmul(rows, self.left)) ** 2)
-        if self.determined:
-            return spread
-        given, missed = (xp.stack(vectors, axis=1) for vectors in self._unseen)
-        parts = [xp.sum(xp.abs(xp.matmul(rows, x)) ** 2, axis=1) for x in (missed, given)]
-        unknown = like(np.full(spread.shape, np.inf), spread, spread.dtype)
-        return xp.where(parts[0] > UNSEEN_BY_PRODUCTS * parts[1], unknown, spread)
+        return self._where_seen(lambda xi: xp.matmul(rows, xi), spread)
 
     def _solved(self, rows: Array) -> Array:
         """Deviations by noise: a solve by CG each."""
@@ -386,12 +377,12 @@ def _with_unknown(rows: Array, spread: Array, left: Array, unseen: Array) -> Arr
     return xp.where(known, xp.sqrt(spread**2 + left**2), unknown)
 
 
-def _squares(design: TangentDesign, vectors: list[Array]) -> Array:
-    """Sum over tangent vectors of the squares of what a design measures of them."""
+def _squares(times: Callable[[Array], Array], vectors: list[Array]) -> Array:
+    """Sum over tangent vectors of the squares of what is measured of them."""
     xp = namespace(vectors[0])
     total: Any = 0.0
     for xi in vectors:
-        total = total + xp.abs(design.matvec(xi)) ** 2
+        total = total + xp.abs(times(xi)) ** 2
     return total
 
 
