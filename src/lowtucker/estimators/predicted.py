@@ -134,7 +134,7 @@ class Filtered(NamedTuple):
             residual=made.residual,
             m=result.m + rows,
             error_estimate=accuracy.error if known else None,
-            error_interval=accuracy.interval if known else None,
+            error_interval=accuracy.interval if known and isinstance(made, Recursion) else None,
             findings=tuple(f for f in result.findings if f.status is None),
         )
         return result.found(*self._findings(result.success, tol))
