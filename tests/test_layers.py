@@ -49,7 +49,7 @@ def part_of(path):
     relative = path.relative_to(SOURCE)
     return (
         ""
-        if relative.name == "__init__.py" and len(relative.parts) == 1
+        if relative.name in ("__init__.py", "__main__.py") and len(relative.parts) == 1
         else (relative.parts[0].removesuffix(".py"))
     )
 

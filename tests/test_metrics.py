@@ -194,7 +194,7 @@ def test_error_relative_to_zero_is_rejected(metric):
         (0, ValueError, "data_range must be positive, got 0"),
         (-1, ValueError, "data_range must be positive, got -1"),
         (np.nan, ValueError, "data_range must be positive, got nan"),
-        (np.inf, ValueError, "data_range must be positive, got inf"),
+        (np.inf, ValueError, "data_range must be a finite number, got inf"),
         ("a", TypeError, "data_range must .*'a'"),
         ((0, 1), TypeError, r"data_range must .*\(0, 1\)"),
     ],

@@ -187,7 +187,7 @@ def test_rows_of_different_norms_are_divided_by_them_and_not_copied():
     assert float(made.problem.relative_residual(truth())) < 1e-9
 
 
-def test_only_matrices_in_memory_of_moderate_size_are_decomposed(monkeypatch):
+def test_only_matrices_of_moderate_size_and_functions_of_small_tensors_are_decomposed(monkeypatch):
     matrix = gaussian_rows(60, (5, 5, 6)) + 3
     y = matrix @ truth(0, (5, 5, 6)).ravel()
     dense = lt.DenseOperator(matrix, (5, 5, 6))
@@ -197,6 +197,9 @@ def test_only_matrices_in_memory_of_moderate_size_are_decomposed(monkeypatch):
     scaled = lt.scale(dense, np.full(60, 2.0))
     assert isotropic_rows(lt.Problem(dense, y), SEED) is not None
     assert isotropic_rows(lt.Problem(scaled, 2 * y), SEED) is not None
+    of_matrix, of_function = (isotropic_rows(lt.Problem(A, y), SEED) for A in (dense, function))
+    np.testing.assert_allclose(of_function.squares, of_matrix.squares)
+    monkeypatch.setattr(precondition, "FEW", 149)
     assert isotropic_rows(lt.Problem(function, y), SEED) is None
     monkeypatch.setattr(precondition, "COSTLY", 60 * 60 * 149)
     assert isotropic_rows(lt.Problem(dense, y), SEED) is None

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CheckpointWarning,
         FileFormatError,
         ModelWarning,
+        OperatorWarning,
         RankWarning,
         SlowOperatorWarning,
         UnderdeterminedWarning,
@@ -178,6 +179,7 @@ __all__ = [
     "ModewiseOperator",
     "NuclearNorm",
     "Online",
+    "OperatorWarning",
     "Partition",
     "Problem",
     "Progress",
@@ -271,8 +273,7 @@ _HOME = {
     for module, names in {
         "_array.errors": [
             "CheckError", "CheckpointWarning", "FileFormatError", "ModelWarning",
-            "RankWarning",
-            "SlowOperatorWarning", "UnderdeterminedWarning",
+            "OperatorWarning", "RankWarning", "SlowOperatorWarning", "UnderdeterminedWarning",
         ],
         "io": ["stored"],
         "operators": [

@@ -50,6 +50,10 @@ UNEVEN = 0.5
 # Determined. Error estimates above HOPELESS, and upper ends of their intervals above LARGEST, are a
 # reason not to trust X; held-out residuals, of data that no low rank explains, above POOR_FIT
 HOPELESS, LARGEST, POOR_FIT = 0.3, 0.6, 0.5
+# Directions that the error by noise is spread over, below which one decides it: the linear model
+# does not reach as far as LARGEST, and FEW_ERROR is the limit. Chosen, after one of 500 hostile
+# operators had an error of 59 % with an interval up to 41 %
+ALONE = 2.0
 # Other formats than Tucker. Smallest gain of A on tangent directions, relative to the largest,
 # below which X is not determined; held-out residuals of exact fits above which others fit as well,
 # where the residual of what was fitted is smaller by this share

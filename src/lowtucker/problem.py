@@ -26,6 +26,7 @@ from lowtucker._array import (
 )
 from lowtucker.operators.arguments import check_rows, check_weights
 from lowtucker.operators.base import MeasurementOperator, check_operator
+from lowtucker.operators.repeats import repeated_rows
 from lowtucker.tensor.products import norm
 from lowtucker.tensor.tucker import TuckerTensor
 
@@ -148,9 +149,15 @@ class Problem:
         return int(np.min(self.equations))
 
     @cached_property
+    def repeated_rows(self) -> np.ndarray[Any, Any] | None:
+        """Numbers of the rows, equal for multiples of a row; None if no two are. Two passes."""
+        return repeated_rows(self.A, self.tensor_dtype)
+
+    @cached_property
     def y_norm(self) -> Array:
-        """Weighted norm of y, shape (*batch,)."""
-        return self.weighted_norm(self.y)
+        """Weighted norm of y, shape (*batch,); infinite where no number is as large."""
+        with np.errstate(over="ignore"):
+            return self.weighted_norm(self.y)
 
     def residual(self, X: Array | TuckerTensor) -> Array:
         """Return y - A(X), shape (*batch, m). One pass."""
@@ -306,7 +313,8 @@ def as_vector(value: Any, name: str, A: MeasurementOperator) -> Array:
     if v.ndim == 0 or v.shape[-1] != A.m:
         raise ValueError(
             f"{name} must have one entry for each of the {A.m} measurements, got shape "
-            f"{tuple(v.shape)}. Is it the {name} of another operator?"
+            f"{tuple(v.shape)}. Is it the {name} of another operator? Give ({A.m},), or "
+            f"(k, {A.m}) for a batch of k problems."
         )
     return v
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import http.client
 import json
 import re
+import socket
 import subprocess
 import sys
 import tempfile
@@ -47,6 +48,16 @@ class Served:
 
     def connect(self):
         return http.client.HTTPConnection(urlsplit(self.url).netloc, timeout=60)
+
+    def raw(self):
+        """A socket."""
+        found = urlsplit(self.url)
+        return socket.create_connection((found.hostname, found.port), timeout=60)
+
+    def connections(self):
+        """Number of open connections."""
+        found = psutil.Process(self.process.pid).net_connections("tcp")
+        return sum(one.status == psutil.CONN_ESTABLISHED for one in found)
 
     def ask(self, method, path, body=None, headers=None):
         """Status, headers and content of a response."""

@@ -575,6 +575,65 @@ def test_requests_from_other_origins_are_rejected(server, origin):
         assert b"are rejected" in content
 
 
+@pytest.mark.parametrize(
+    "host",
+    [
+        "[::1]evil.com", "[::1].evil.com", "[::1]:80evil.com", "[::1]:", "[::1", "::1]", "[]", "[",
+        "[::1]:8000:9", "[::1]@evil.com", "[evil.com]", "[localhost]", "[127.0.0.1]", "::1",
+        "localhost:", "localhost:80x", "localhost:99999", "localhost:-1", "localhost:80:80",
+        "localhost@evil.com", "evil.com@localhost", "localhost#evil.com", "localhost/evil.com",
+        "localhost?x", "localhost\\evil.com", "localhost.", "localhost.evil.com", "localhost evil",
+        " localhost", "localhost ", "localhost\tx", "localhost\n", "localhost,evil.com",
+        "user:pass@localhost", "127.0.0.1.", "127.0.0.1evil", "127.1", "0x7f.0.0.1", "2130706433",
+        "127.0.0.1, evil.com", "0.0.0.0", "[::]", "[::1%25lo]", "[0:0:0:0:0:0:0:1%lo]",
+        "http://localhost", "%6cocalhost", "localhost\x00", "*", ".", "-", "\u2488",
+        "localhost:\u0661", "loc\u0430lhost",
+    ],
+)  # fmt: skip
+def test_malformed_hosts_are_rejected(host):
+    assert not host_allowed(host, "127.0.0.1")
+    assert not host_allowed(host, "localhost")
+    if host not in ("0.0.0.0", "[::]"):  # addresses
+        assert not host_allowed(host, "lab.example")
+
+
+@pytest.mark.parametrize(
+    "host", ["localhost", "LOCALHOST:8000", "127.0.0.1", "127.0.0.1:65535", "[::1]", "[::1]:8000"]
+)
+def test_hosts_of_this_machine_are_allowed(host):
+    assert host_allowed(host, "127.0.0.1")
+
+
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://{}@evil.com", "http://{}.evil.com", "https://{}", "http://{}/", "HTTP://{}", "{}",
+        " ", "http://{}, http://evil.com", "file://", "http://[::1]",
+    ],
+)  # fmt: skip
+def test_origins_that_resemble_the_page_are_rejected(server, origin):
+    host = server.url.removeprefix("http://").rstrip("/")
+    status, _, content = server.ask("POST", "/api/run", b"{}", {"Origin": origin.format(host)})
+    assert status == 403, content
+
+
+def test_several_headers_of_a_kind_are_rejected(server):
+    host = server.url.removeprefix("http://").rstrip("/")
+    for lines in (
+        f"Host: {host}\r\nHost: evil.com",
+        f"Host: evil.com\r\nHost: {host}",
+        f"Host: {host}\r\nOrigin: http://evil.com\r\nOrigin: http://{host}",
+    ):
+        with server.raw() as raw:
+            raw.sendall(
+                f"POST /api/run HTTP/1.1\r\n{lines}\r\nContent-Length: 2\r\n\r\n{{}}".encode()
+            )
+            assert raw.recv(100).split()[1] in (b"400", b"403")
+    with server.raw() as raw:  # no Host at all
+        raw.sendall(b"GET / HTTP/1.0\r\n\r\n")
+        assert raw.recv(100).split()[1] in (b"400", b"403")
+
+
 def test_host_names_of_a_public_server():
     assert host_allowed("[::1]:8000", "::1")
     assert host_allowed("10.0.0.7:8000", "0.0.0.0")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 RECOVER_FILES = ["recover", "A.npy", "y.npy", "--shape", "4,3,3", "--rank", "2,2,2"]
 COMPLETE_FILES = ["complete", "holes.npy", "--rank", "1,1,1"]
+STREAM_FILES = ["stream", "s.csv", "--shape", "4,3,3", "--rank", "1,1,1", "-o", "x.npz"]
+LONG = "x" * 300 + ".npz"
 ROWS = [
     ([*RECOVER_FILES, "-o", "x.npz", "--tol", "2"], "tol must be below 1"),
     ([*RECOVER_FILES, "-o", "x.npz", "--tol", "nan"], "tol must be a finite number"),
@@ -24,6 +26,13 @@ ROWS = [
     ([*RECOVER_FILES, "-o", "x.txt"], "output must be one of .npz, .npy, .mat, got x.txt. Try"),
     ([*RECOVER_FILES, "-o", "old.npz"], "output old.npz exists. Give another name, or --overwrite"),
     ([*RECOVER_FILES, "-o", "no/x.npz"], "no is not a folder"),
+    ([*RECOVER_FILES, "-o", LONG], "File name too long; give a shorter name"),
+    ([*RECOVER_FILES, "-o", "A.npy/x.npz"], "A.npy is not a folder"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--plot", LONG[:-4] + ".png"], "give a shorter name"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--checkpoint", LONG], "give a shorter name"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--checkpoint", "x" * 250], "give a shorter name"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--checkpoint", "/dev/null"], "a socket or a device"),
+    ([*RECOVER_FILES, "-o", "x.npz", "--checkpoint", "."], "is a folder"),
     ([*RECOVER_FILES, "-o", "A.npy", "--overwrite"], "output A.npy is an input"),
     ([*RECOVER_FILES, "-o", "../{}/y.npy", "--overwrite"], "y.npy is an input"),
     ([*RECOVER_FILES, "-o", "x.npz", "--plot", "old.png"], "output old.png exists"),
@@ -44,6 +53,10 @@ ROWS = [
     (["check", "A.npy", "--shape", "4,3,3", "--rank", "9,9,9"], "rank[0] = 9 must be between"),
     (["check", "none.npy", "--rank", "1,1,1"], "none.npy does not exist"),
     (["bench", "recover", "--only", "Z9", "--csv", "old.csv"], "output old.csv exists"),
+    ([*STREAM_FILES, "--checkpoint", LONG], "give a shorter name"),
+    ([*STREAM_FILES, "--checkpoint", "none/s.npz"], "none is not a folder"),
+    ([*STREAM_FILES, "--checkpoint", "/dev/null"], "a socket or a device"),
+    (["bench", "iteration", "--csv", LONG[:-4] + ".csv"], "give a shorter name"),
     (["bench", "recover", "--only", "Z9"], "Z9"),
     (["bench", "iteration", "--only", "A1"], "--only is not an option of iteration"),
     (["video", "none.gif", "--rank", "1,1,1", "--measurements", "5", "-o", "v"], "does not exist"),

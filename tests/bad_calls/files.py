@@ -55,8 +55,16 @@ ROWS = [
     ),
     (lambda: lt.io.load_array("A.npy", max_bytes=-1), ValueError, "max_bytes must be at least 0"),
     (lambda: lt.io.load_operator(None), TypeError, "path must be a path such as"),
-    (lambda: lt.io.load_operator("A.npy"), ValueError, "shape is ... Try shape=(30, 30, 10)"),
-    (lambda: lt.io.load_operator("A.npy", (5, 5)), ValueError, "matrix has ... Check shape, or"),
+    (
+        lambda: lt.io.load_operator("A.npy"),
+        ValueError,
+        "A.npy: shape is ... Try shape=(30, 30, 10)",
+    ),
+    (
+        lambda: lt.io.load_operator("A.npy", (5, 5)),
+        ValueError,
+        "A.npy: matrix has ... Check shape, or",
+    ),
     (lambda: lt.io.load_operator("sparse.npz"), ValueError, "shape is ... Try shape=(30, 30, 10)"),
     (lambda: lt.io.load_operator("a.mat", SHAPE), ValueError, 'order is needed for a.mat: "F"'),
     (lambda: lt.io.load_sparse(5), TypeError, "path must be a path such as"),

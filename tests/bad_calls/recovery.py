@@ -120,7 +120,21 @@ RECOVER = [
     (lambda: recover(rank=(0, 2, 2)), ValueError, "rank[0] = 0 must be between 1 and 4, the"),
     (lambda: recover(rank=(2.0, 2, 2)), TypeError, "rank must ... Try rank=(3, 3, 2)"),
     (lambda: recover(rank="best"), ValueError, "rank must be a tuple of integers or"),
-    (lambda: recover(rank=b"x"), ValueError, "rank must have one entry per mode:"),
+    *[
+        (lambda rank=rank: recover(rank=rank), TypeError, "rank must be a tuple of integers, got")
+        for rank in (b"\1\1\1", bytearray(3), {1, 2, 3}, {1: 1, 2: 1, 3: 1}, iter((1, 1, 1)))
+    ],
+    (lambda: recover(start=1j * np.ones(SHAPE)), ValueError, "start is complex, but A and y are"),
+    (lambda: recover(X_true=1j * np.ones(SHAPE)), ValueError, "X_true is complex, but A and y"),
+    (lambda: recover(start=1e308 * np.ones(SHAPE)), ValueError, "start has the norm 2^1026, whose"),
+    (lambda: recover(X_true=1e308 * np.ones(SHAPE)), ValueError, "X_true has the norm 2^1026"),
+    (lambda: recover(y=1.7e308 * np.ones(M)), ValueError, "A takes a tensor ... in other units"),
+    (lambda: recover(noise_std=1e308), ValueError, "noise_std = 1e+308 is as large as y"),
+    (
+        lambda: recover(callbacks=[lambda progress: np.ones(3)]),
+        TypeError,
+        "callbacks must return True to stop the run, or None, got ndarray",
+    ),
     (lambda: recover(rank=(True, 2, 2)), TypeError, "rank must ... Try rank=(3, 3, 2)"),
     (lambda: recover(solver="newton"), ValueError, "solver must be one of 'auto', 'tiht'"),
     (lambda: recover(solver=5), TypeError, "solver must be one of 'auto', 'tiht'"),

@@ -10,8 +10,8 @@ from lowtucker import theory
 
 ROWS = [
     (lambda: theory.trip(5, RANK), ValueError, "A must ... For one measurement try"),
-    (lambda: theory.trip(A, RANK, starts=0), ValueError, "starts must be at least 1"),
-    (lambda: theory.trip(A, RANK, samples=-1), ValueError, "samples must be at least 1"),
+    (lambda: theory.trip(A, RANK, starts=0), ValueError, "starts must be between 1 and 1000000"),
+    (lambda: theory.trip(A, RANK, samples=-1), ValueError, "samples must be between 1 and 1000000"),
     (lambda: theory.trip(A, RANK, blocks=0), ValueError, "blocks must be between 1 and 60"),
     (lambda: theory.trip(BATCH, RANK), ValueError, "A must ... Try A.select"),
     (lambda: theory.contraction(-1, 0.5), ValueError, "delta must be a finite number, at"),

@@ -333,8 +333,8 @@ def test_result_is_kept_if_predictions_cannot_be_written(folder, monkeypatch):
 
     monkeypatch.setattr(lt.io, "save_samples", fails)
     done = run(*TABLE, "-o", "X.npz", "--predict", "cells.csv", "out.csv", "-q")
-    assert done.exit_code == 2
-    assert "No space left" in done.stderr
+    assert done.exit_code == 4
+    assert "No space left on device. The result is in X.npz." in done.stderr
     close(lt.load("X.npz").X.full())
 
 

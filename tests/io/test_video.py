@@ -19,7 +19,7 @@ import scipy.io
 
 from lowtucker._array.errors import FileFormatError
 from lowtucker.lab.video import clips as video
-from lowtucker.lab.video import crop, load_video, save_gif
+from lowtucker.lab.video import crop, image_files, load_video, save_gif
 
 av = pytest.importorskip("av", reason="av is not installed: pip install lowtucker[video]")
 Image = pytest.importorskip("PIL.Image", reason="Pillow is not installed")
@@ -583,13 +583,72 @@ def test_header_of_a_video_with_a_huge_size(tmp_path):
         (b"<html>", "is damaged: cannot identify image file"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 9 9\n", "is damaged: cannot identify"),
         (pickle.dumps(1), "is damaged: cannot identify image file"),
-        (png_bomb(2000), r"is damaged: .*truncated"),
+        (png_bomb(2000), "is truncated or damaged: it claims 4002000 bytes where"),
     ],
 )
 def test_hostile_images(tmp_path, data, message):
     put(tmp_path / "a.png", data)
     with pytest.raises(FileFormatError, match=rf"a\.png {message}"):
         load_video(tmp_path)
+
+
+def png(width, height, depth, colour, raw, interlaced=0, end=True):
+    def chunk(kind, data):
+        return (
+            struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        )
+
+    head = struct.pack(">IIBBBBB", width, height, depth, colour, 0, 0, interlaced)
+    parts = [chunk(b"IHDR", head), chunk(b"IDAT", zlib.compress(raw)), chunk(b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(parts if end else parts[:2])
+
+
+FULL = b"".join(b"\0" + bytes([200] * 10) for _ in range(10))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (png(10, 10, 8, 0, FULL[:55]), "its pixels take 110 bytes, but 55 are stored"),
+        (png(10, 10, 8, 0, FULL[:-1]), "its pixels take 110 bytes, but 109 are stored"),
+        (png(10, 10, 8, 0, FULL + b"x"), "its pixels take 110 bytes, but more are stored"),
+        (png(10, 10, 8, 0, FULL, end=False), "its pixels take 110 bytes"),
+        (png(10, 10, 8, 0, FULL[:100], interlaced=1), "its pixels take 120 bytes, but 100"),
+        (png(8191, 8191, 1, 0, bytes(100)), "it claims 8395775 bytes where the file holds"),
+    ],
+    ids=["half", "one pixel", "more", "no end", "interlaced", "huge"],
+)
+def test_png_without_all_of_its_rows(tmp_path, data, message):
+    put(tmp_path / "a.png", data)
+    with pytest.raises(FileFormatError, match=rf"a\.png is truncated or damaged: {message}"):
+        load_video(tmp_path)
+    put(tmp_path / "a.png", png(10, 10, 8, 0, FULL))
+    assert np.allclose(load_video(tmp_path), 200 / 255)
+
+
+def test_every_damaged_byte_of_a_png_is_seen(tmp_path):
+    whole = png(10, 10, 8, 0, FULL)
+    for at in range(8, len(whole)):
+        put(tmp_path / "a.png", whole[:at] + bytes([whole[at] ^ 16]) + whole[at + 1 :])
+        with pytest.raises(FileFormatError, match=r"a\.png"):
+            load_video(tmp_path)
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA", "I;16"])
+@pytest.mark.parametrize("size", [(1, 1), (3, 5), (17, 9)])
+def test_honest_png_of_every_kind_is_read(tmp_path, mode, size):
+    image = Image.new(mode, size, 1)
+    image.save(tmp_path / "a.png")
+    assert load_video(tmp_path).shape == (*size[::-1], 1)
+
+
+def test_decoding_that_takes_more_memory_than_allowed(tmp_path, monkeypatch):
+    put(tmp_path / "a.png", png(8191, 8191, 1, 0, bytes(8191 * 1025)))  # 8 KB
+    with pytest.raises(FileFormatError, match=r"67092481 pixels takes 1073479776 bytes.*hold 8228"):
+        load_video(tmp_path, rows=(1, 1), columns=(1, 10), max_bytes=10**9)
+    monkeypatch.setattr(image_files, "available_memory", lambda: 10**9)
+    with pytest.raises(FileFormatError, match="at most 500000000 are allowed here"):
+        load_video(tmp_path, rows=(1, 1))
 
 
 def test_image_of_another_format(tmp_path):

@@ -344,7 +344,7 @@ def commanded(*options):
         extra = ["--overwrite"] if overwrite else []
         where = [str(path) if option == "FILE" else option for option in options]
         done = CliRunner().invoke(main, [*where, "-q", *extra])
-        if done.exit_code == 2:
+        if done.exit_code in (2, 4):
             raise OSError(done.stderr)
         assert done.exit_code == 0, done.output
 
@@ -449,8 +449,10 @@ class Full:
 
 
 def fill(monkeypatch, room):
-    plain = guards._opened_new
-    monkeypatch.setattr(guards, "_opened_new", lambda *names: Full(plain(*names), room))
+    def opened(*how):
+        return Full(open(*how), room)
+
+    monkeypatch.setattr(guards, "open", opened, raising=False)
 
 
 def fails(*_):
@@ -508,7 +510,7 @@ def test_an_unwritable_folder_is_named(ready, monkeypatch):
         raise PermissionError(13, "Permission denied")
 
     monkeypatch.setattr("builtins.open", forbidden)
-    with pytest.raises(PermissionError, match=r"a\.npz cannot be written: Permission denied"):
+    with pytest.raises(guards.WriteError, match=r"a\.npz cannot be written: Permission denied"):
         lt.io.save_arrays(ready / "a.npz", {"a": 1.0})
 
 
@@ -521,3 +523,57 @@ def test_numpy_matlab_and_the_package_read_what_was_written(ready):
     assert np.allclose(scipy.io.loadmat("recover.mat")["X"], full, atol=1e-4)
     assert np.allclose(lt.load("recover.npz").X.full(), full, atol=1e-4)
     assert np.allclose(lt.io.load_samples("predict.csv")[1], full[0, 0, 0], atol=1e-4)
+
+
+# ---- archives list their members ----
+
+
+def stream_file(path):
+    online = lt.Online(SHAPE, RANK)
+    online.update(A, A.forward(X))
+    online.save(path)
+
+
+ARCHIVES = {"result": (RESULT.save, lt.load), "stream": (stream_file, lt.Online.load)}
+
+
+@pytest.mark.parametrize("how", ["renamed", "missing", "surplus", "twice"])
+@pytest.mark.parametrize("kind", ARCHIVES)
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_an_archive_holds_just_the_arrays_that_it_lists(folder, kind, how):
+    save, read = ARCHIVES[kind]
+    save("whole.npz")
+    with zipfile.ZipFile("whole.npz") as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    for victim in set(members) - {"meta.npy"}:
+        with zipfile.ZipFile("changed.npz", "w") as archive:
+            for name, data in members.items():
+                if name != victim or how in ("surplus", "twice"):
+                    archive.writestr(name, data)
+            if how in ("renamed", "surplus"):
+                archive.writestr(f"other.{victim}", members[victim])
+            if how == "twice":
+                archive.writestr(victim, members[victim])
+        words = {"surplus": "1 arrays do not belong to it", "twice": "two members of one name"}
+        expected = words.get(how, rf"1 of its \d+ arrays are missing: {victim[:-4]}")
+        with pytest.raises(FileFormatError, match=rf"changed\.npz .*{expected}"):
+            read("changed.npz")
+
+
+def test_damage_in_the_directory_of_a_result_never_changes_it(folder):
+    RESULT.save("whole.npz")
+    data = Path("whole.npz").read_bytes()
+    end = data.rindex(b"PK\x05\x06")
+    (begin,) = struct.unpack_from("<I", data, end + 16)
+    wanted = {name: column.tolist() for name, column in lt.load("whole.npz").history.items()}
+    refused = 0
+    for at in range(begin, len(data), 3):
+        Path("bad.npz").write_bytes(data[:at] + bytes([data[at] ^ 1 << at % 8]) + data[at + 1 :])
+        try:
+            result = lt.load("bad.npz")
+        except FileFormatError:
+            refused += 1
+            continue
+        assert {name: column.tolist() for name, column in result.history.items()} == wanted
+        assert np.array_equal(result.X.full(), RESULT.X.full())
+    assert refused > 150

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 from click.testing import CliRunner
 
 import lowtucker as lt
+from bad_calls import sizes
 from lowtucker._array import memory as _memory
 from lowtucker.cli import main
 from lowtucker.solvers import auto
@@ -90,3 +96,84 @@ def test_free_memory_is_the_limit_of_the_machine_or_the_container(tmp_path, monk
     assert _memory.available_memory() == 600_000
     limit.write_text("max\n")
     assert abs(_memory.available_memory() - total) < 0.2 * total
+
+
+# Absurd sizes
+
+CHILD = """
+import json, resource, signal, sys, traceback, warnings
+sys.path[:0] = json.loads(sys.argv[1])
+warnings.simplefilter("ignore")
+import lowtucker
+from bad_calls import sizes
+
+class Slow(BaseException):
+    pass
+
+def alarm(*_):
+    raise Slow("it took too long")
+
+signal.signal(signal.SIGALRM, alarm)
+used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+resource.setrlimit(resource.RLIMIT_AS, (used + 10**9,) * 2)
+package, found = lowtucker.__path__[0], {}
+for name, call in {**sizes.REFUSED, **sizes.FINE}.items():
+    signal.setitimer(signal.ITIMER_REAL, 20)
+    try:
+        call()
+        told = ["", "", True]
+    except BaseException as error:
+        own = traceback.extract_tb(error.__traceback__)[-1].filename.startswith(package)
+        told = [type(error).__name__, str(error), own]
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    found[name] = told
+print(json.dumps(found))
+"""
+
+
+@pytest.fixture(scope="module")
+def absurd():
+    folders = json.dumps([str(Path(__file__).parents[1]), *sys.path])
+    done = subprocess.run(
+        [sys.executable, "-c", CHILD, folders], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are Linux's")
+@pytest.mark.parametrize("name", sizes.REFUSED)
+def test_absurd_sizes_are_refused_before_memory_is_taken(absurd, name):
+    kind, message, own = absurd[name]
+    assert kind in ("ValueError", "TypeError") or message.startswith("TIHT would need"), message
+    assert own, message
+    assert len(message) > 40
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="limits of the address space are Linux's")
+@pytest.mark.parametrize("name", sizes.FINE)
+def test_sizes_that_need_no_memory_are_not_refused(absurd, name):
+    assert not absurd[name][0], absurd[name]
+
+
+@pytest.mark.parametrize(("need", "refused"), [(10**7, False), (10**8, True)])
+def test_what_fits_is_not_refused(monkeypatch, need, refused):
+    monkeypatch.setattr(_memory, "available_memory", lambda: 5 * 10**7)
+    monkeypatch.setattr(_memory, "NOTICEABLE", 10**6)
+    m = need // (8 * 8)
+    if not refused:
+        assert lt.gaussian((2, 2, 2), m).m == m
+        return
+    with pytest.raises(ValueError, match=r"m = \d+ rows of 8 numbers would take 100 MB, and 50 MB"):
+        lt.gaussian((2, 2, 2), m)
+
+
+def test_the_limit_of_the_process_counts(monkeypatch):
+    resource = pytest.importorskip("resource", reason="limits are POSIX's")
+    limits = (resource.RLIM_INFINITY, resource.RLIM_INFINITY)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: limits)
+    assert _memory._of_process() == sys.maxsize
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (10**15, 10**15))
+    assert 0 < _memory._of_process() < 10**15 or sys.platform != "linux"
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1, 1))
+    assert _memory._of_process() == 0 or sys.platform != "linux"

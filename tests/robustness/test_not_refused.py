@@ -66,3 +66,28 @@ def test_the_output_of_built_in_operators_is_not_checked(monkeypatch):
     A.adjoint(A.forward(X.full()))
     with pytest.raises(AssertionError):
         function().forward(X.full())
+
+
+def test_the_last_axis_of_y_counts_the_measurements():
+    """A row is a batch of one; only a column is read as one problem, as MATLAB's files have it."""
+    y = A.forward(X)
+    one, row, column, two = (
+        recover(y=given, max_epochs=3).X.full() for given in (y, y[None], y[:, None], [y, y])
+    )
+    assert one.shape == column.shape == SHAPE
+    assert row.shape == (1, *SHAPE)
+    assert two.shape == (2, *SHAPE)
+    np.testing.assert_array_equal(column, one)
+    np.testing.assert_allclose(row[0], one, rtol=1e-6, atol=1e-9)
+
+
+def test_no_limit_of_time_is_infinity():
+    assert recover(max_seconds=float("inf")).status is not lt.Status.MAX_SECONDS
+    history = {"seconds": np.array([1e9])}
+    assert not lt.MaxSeconds(float("inf")).met(history)
+    assert lt.MaxSeconds(1.0).met(history)
+
+
+def test_callbacks_may_return_booleans_of_numpy():
+    assert recover(callbacks=[lambda _: np.True_]).status is lt.Status.INTERRUPTED
+    assert recover(callbacks=[lambda _: np.False_]).status is not lt.Status.INTERRUPTED

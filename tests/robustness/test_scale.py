@@ -642,3 +642,58 @@ def test_slow_operators_still_warn():
     inner = scaled(problem, units_of(problem)).A
     with pytest.warns(SlowOperatorWarning, match="FunctionOperator"):
         inner.restrict(slice(0, 4))
+
+
+# Numbers whose norm exceeds the largest number
+
+
+@pytest.mark.parametrize(("dtype", "e"), [(np.float32, 120), (np.float64, 1000)])
+@pytest.mark.parametrize("batch", [False, True])
+def test_y_of_a_norm_that_overflows(dtype, e, batch):
+    """Where A is as large, X is that of moderate numbers; in double precision to the bit."""
+    largest = np.ldexp(1.0, np.finfo(dtype).maxexp - 1 - int(np.log2(np.abs(Y).max())))
+    y = (Y * largest).astype(dtype)
+    with np.errstate(over="ignore"):
+        assert np.isfinite(y).all()
+        assert np.isinf(lt.norm(y))
+    A = lt.DenseOperator((MATRIX * 2.0**e).astype(dtype), SHAPE)
+    y, plain = (np.stack([y, y]), np.stack([Y, Y])) if batch else (y, Y)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        result = lt.recover(A, y, RANK, max_epochs=3)
+    base = lt.recover(
+        lt.DenseOperator(MATRIX.astype(dtype), SHAPE), plain.astype(dtype), RANK, max_epochs=3
+    )
+    power = int(np.log2(largest)) - e
+    expected = shifted(base.X.full(), power)
+    if dtype == np.float64:
+        np.testing.assert_array_equal(result.X.core, shifted(base.X.core, power))
+        np.testing.assert_array_equal(result.residual, base.residual)
+    assert np.linalg.norm(result.X.full() - expected) < 1e-5 * np.linalg.norm(expected)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda y: lt.recover(dense(0), y, RANK),
+        lambda y: lt.recover(dense(0), y),
+        lambda y: lt.recover(dense(0), y, RANK, weights=np.full(M, 2.0)),
+        lambda y: lt.recover(dense(0), y, RANK, loss="huber"),
+        lambda y: lt.recover(dense(0), np.stack([y, y]), RANK),
+        lambda y: lt.recover(dense(0), y, RANK, noise_std=1e300),
+        lambda y: lt.solve(lt.Problem(dense(0), y), "tiht", RANK),
+        lambda y: next(lt.iterate(lt.Problem(dense(0), y), "tiht", RANK)),
+        lambda y: lt.complete(np.resize(y, SHAPE), RANK),
+        lambda y: lt.Online(SHAPE, RANK).update(MATRIX, y),
+        lambda y: lt.recover(dense(0), Y, RANK, start=np.resize(y, SHAPE)),
+        lambda y: lt.recover(dense(0), Y, RANK, X_true=np.resize(y, SHAPE)),
+        lambda y: lt.recover(dense(0), Y, RANK, noise_std=1.7e308),
+    ],
+)
+def test_numbers_too_large_for_any_X_are_refused_without_warnings(call):
+    y = np.sign(Y) * 1.7e308
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        warnings.simplefilter("ignore", UnderdeterminedWarning)
+        with pytest.raises(ValueError, match=r"other units|in the units of"):
+            call(y)

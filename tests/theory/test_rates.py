@@ -568,7 +568,7 @@ def test_contraction_of_rejects_weights():
         ({"delta": math.nan}, "delta must be a finite number, at least 0, got nan"),
         ({"step": 0.0}, "step must be positive, got 0"),
         ({"step": -1.0}, "step must be positive, got -1"),
-        ({"step": math.inf}, "step must be positive, got inf"),
+        ({"step": math.inf}, "step must be a finite number, got inf"),
         ({"p": [0.5, 0.3, 0.2]}, "p must be 2 numbers"),
         ({"p": [0.5, 0.6]}, "p must sum to 1, got 1.1"),
         ({"p": [0.0, 1.0]}, "p must be positive"),

@@ -42,6 +42,8 @@ from lowtucker._array.validate import (
     as_number,
     as_shape,
     as_tensor,
+    as_time,
+    as_tuple,
     same_kind,
 )
 
@@ -62,6 +64,8 @@ __all__ = [
     "as_number",
     "as_shape",
     "as_tensor",
+    "as_time",
+    "as_tuple",
     "conj",
     "eps",
     "in_precision_of",

@@ -14,6 +14,7 @@ __all__ = [
     "FileFormatError",
     "ModelWarning",
     "NotFinite",
+    "OperatorWarning",
     "RankWarning",
     "SlowOperatorWarning",
     "UnderdeterminedWarning",
@@ -47,6 +48,10 @@ class SlowOperatorWarning(UserWarning):
 
 class ModelWarning(UserWarning):
     """Error bars presume a model that the verdict does not support; they are returned."""
+
+
+class OperatorWarning(UserWarning):
+    """Functions of an operator contradict each other; the computation continues."""
 
 
 class CheckpointWarning(UserWarning):

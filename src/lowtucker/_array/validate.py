@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
 
 import numpy as np
@@ -36,8 +36,13 @@ __all__ = [
     "as_number",
     "as_shape",
     "as_tensor",
+    "as_time",
+    "as_tuple",
     "same_kind",
 ]
+
+# Most modes of a tensor: arrays of NumPy and torch have up to 64 axes, some of them for batches
+MODES = 60
 
 
 def as_array(value: Any, name: str) -> Array:
@@ -148,18 +153,19 @@ def as_tensor(value: Any, name: str) -> Array:
 
 
 def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
-    """Check a tensor shape: a non-empty sequence of positive integers."""
-    if type(shape) is tuple and shape and all(type(n) is int and n > 0 for n in shape):
+    """Check a tensor shape: a non-empty sequence of positive integers, not too many."""
+    if (
+        type(shape) is tuple
+        and 0 < len(shape) <= MODES
+        and all(type(n) is int and n > 0 for n in shape)
+    ):
         return shape  # checked before: the abstract classes of numbers take microseconds
     if isinstance(shape, numbers.Integral):
         raise TypeError(
             f"{name} must have one entry per mode, got the number {shape}. "
             f"For a vector write {name}=({shape},)."
         )
-    try:  # bytes iterate as integers, and sets have no order
-        entries = None if isinstance(shape, bytes | bytearray | set | dict) else tuple(shape)
-    except TypeError:
-        entries = None
+    entries = as_tuple(shape)
     if entries is None:
         raise TypeError(
             f"{name} must be a tuple of positive integers, got {type(shape).__name__}. "
@@ -171,7 +177,26 @@ def as_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
         raise ValueError(
             f"{name} must be a tuple of positive integers, got {shape!r}. Try {name}=(30, 30, 10)."
         )
+    if len(entries) > MODES:
+        raise ValueError(
+            f"{name} must have at most {MODES} modes, got {len(entries)}: arrays have no more "
+            "axes. Merge some of the modes."
+        )
     return tuple(int(n) for n in entries)
+
+
+def as_tuple(value: Any) -> tuple[Any, ...] | None:
+    """Entries of a sequence or an array; None for what only iterates.
+
+    Bytes iterate as integers, sets have no order, dictionaries have keys, and an iterator is empty
+    the second time.
+    """
+    if isinstance(value, bytes | bytearray | memoryview | Set | Mapping | Iterator):
+        return None
+    try:
+        return tuple(value)
+    except TypeError:
+        return None
 
 
 def as_array_shape(shape: Any, name: str = "shape") -> tuple[int, ...]:
@@ -212,12 +237,19 @@ def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool =
         number = float(value)
     except OverflowError:  # a large integer or fraction
         number = math.inf if value > 0 else -math.inf  # type: ignore[operator]
-    if positive and not 0 < number < math.inf:
+    if positive and not number > 0:
         raise ValueError(f"{name} must be positive, got {number:g}.")
     if not (math.isfinite(number) and number >= low):
         bound = "" if low == -math.inf else f", at least {low:g}"
         raise ValueError(f"{name} must be a finite number{bound}, got {number:g}.")
     return number
+
+
+def as_time(value: Any, name: str) -> float:
+    """Check a limit of time, in seconds: positive, or infinity for none."""
+    if isinstance(value, float) and value == math.inf:
+        return value
+    return as_number(value, name, positive=True)
 
 
 def as_choice(value: Any, name: str, choices: Sequence[str | None]) -> Any:

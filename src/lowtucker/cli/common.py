@@ -136,10 +136,12 @@ def check_folder(folder: Path) -> None:
 
 def check_targets(paths: Sequence[Path], overwrite: bool) -> None:
     """Raise ValueError if files cannot be written or must not be replaced."""
+    from lowtucker.io.guards import check_target
+
     if len({path.resolve() for path in paths}) < len(paths):
         raise ValueError(f"{', '.join(map(str, paths))} must be different files. Rename one.")
     for path in paths:
-        if path.is_dir():
+        if os.path.isdir(path):  # false for a name that is too long
             raise ValueError(f"output {path} is a folder. Give a file name.")
         if not path.absolute().parent.is_dir():
             raise ValueError(
@@ -147,6 +149,10 @@ def check_targets(paths: Sequence[Path], overwrite: bool) -> None:
             )
         if os.path.lexists(path) and not overwrite:
             raise ValueError(f"output {path} exists. Give another name, or --overwrite.")
+        try:
+            check_target(path)
+        except OSError as error:
+            raise ValueError(f"output {getattr(error, 'reason', error)}.") from error
 
 
 def check_picture(plot: Path) -> None:

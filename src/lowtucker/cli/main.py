@@ -12,7 +12,11 @@ from lowtucker._version import __version__
 
 __all__ = ["main"]
 
-FAILED, BAD_INPUT = 1, 2
+FAILED, BAD_INPUT, NOT_WRITTEN, INTERRUPTED = 1, 2, 4, 130
+# Errors that the user can do something about
+EXPECTED = (
+    ValueError, TypeError, OSError, ImportError, NotImplementedError, ArithmeticError, MemoryError,
+)  # fmt: skip
 # First sentence of each command, so that a list of them imports none; a test compares the texts
 SUMMARIES = {
     "app": "Serve a page for trying recoveries: synthetic tensors, your data, phase diagrams.",
@@ -43,26 +47,46 @@ class _Commands(click.Group):
 
     def invoke(self, ctx: click.Context) -> object:
         try:
+            if ctx.obj is not None:  # started as a program
+                ctx.obj()
             with warnings.catch_warnings():
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
-        except KeyboardInterrupt:
-            from lowtucker.cli.common import INTERRUPTED
-
-            sys.exit(INTERRUPTED)
-        except (
-            ValueError, TypeError, OSError, ImportError, NotImplementedError,
-            ArithmeticError, MemoryError,
-        ) as error:  # fmt: skip
-            if ctx.params.get("traceback"):
+        except (Exception, KeyboardInterrupt) as error:
+            if ctx.params.get("traceback") or isinstance(error, click.exceptions.Exit):
                 raise
-            advice = _advice(error)
-            click.echo(f"Error: {advice or error}", err=True)
-            sys.exit(FAILED if advice else BAD_INPUT)
+            text, code = _explained(error)
+            if not code:
+                raise
+            click.echo(text, err=True)
+            sys.exit(code)
 
 
-def _advice(error: Exception) -> str:
+def _interrupted(error: BaseException | None) -> bool:
+    """Whether Ctrl-C is behind an error: imports turn it into others, such as RuntimeError."""
+    return error is not None and (
+        isinstance(error, KeyboardInterrupt) or _interrupted(error.__cause__ or error.__context__)
+    )
+
+
+def _explained(error: BaseException) -> tuple[str, int]:
+    """Message and exit code for an error; 0 for one that is a defect."""
+    if isinstance(error, KeyboardInterrupt) and error.args:
+        return str(error), INTERRUPTED
+    if _interrupted(error):
+        return "Interrupted before there was a result.", INTERRUPTED
+    from lowtucker.io.guards import WriteError
+
+    if isinstance(error, WriteError):
+        return f"Error: {error.reason}.", NOT_WRITTEN
+    advice = _advice(error)
+    if advice:
+        return f"Error: {advice}", FAILED
+    return f"Error: {error}", BAD_INPUT if isinstance(error, EXPECTED) else 0
+
+
+def _advice(error: BaseException) -> str:
     """Message for a failure that the input alone does not explain."""
     from numpy.linalg import LinAlgError
 
@@ -111,5 +135,7 @@ def main(traceback: bool) -> None:
       2    bad input: the message says which and what to try
       3    `recover`, `complete`, `stream`: ran, but the tensor was not recovered;
            `check`: the measurements do not suffice; `bench`: a target was missed
+      4    done, but a file could not be written, as on a full disk: the message says
+           where the result is instead
       130  interrupted
     """

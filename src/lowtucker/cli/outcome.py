@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from lowtucker.cli.common import (
     single,
     write_picture,
 )
+from lowtucker.cli.rescue import save_or_keep
 
 __all__ = [
     "as_rank",
@@ -135,7 +137,7 @@ def check_output(
 
 def may_replace(output: Path, overwrite: bool, checkpoint: Path | None) -> bool:
     """Return whether the output may be replaced; true for that of a run being resumed."""
-    if overwrite or checkpoint is None or not checkpoint.exists() or output.suffix != ".npz":
+    if overwrite or checkpoint is None or not os.path.exists(checkpoint) or output.suffix != ".npz":
         return overwrite
     import lowtucker as lt
 
@@ -168,7 +170,7 @@ def kept(output: Path) -> Iterator[None]:
             raise
         names = (output.with_name(f"{output.stem}-partial{k or ''}.npz") for k in count())
         path = next(path for path in names if not path.exists())
-        result.save(path)
+        save_or_keep(lambda: result.save(path), result.save, path)
         raise OSError(
             f"{error} The partial result is in {path}: resume with --start {path}."
         ) from error
@@ -186,11 +188,15 @@ def finish(
 ) -> NoReturn:
     """Write the files, print a summary, and exit with the code of the result."""
     import lowtucker as lt
+    from lowtucker.io.guards import WriteError
 
-    _write(result, output, overwrite)
-    then()
-    if plot is not None:
-        write_picture(_picture(result), plot)
+    save_or_keep(lambda: _write(result, output, overwrite), result.save, output)
+    try:
+        then()
+        if plot is not None:
+            write_picture(_picture(result), plot)
+    except OSError as error:
+        raise WriteError(f"{getattr(error, 'reason', error)}. The result is in {output}") from error
     if not quiet:
         files = ", ".join(map(str, [output, *written]))
         text = result.text_in(partial(next_command, output))

@@ -77,8 +77,7 @@ def plan(shape: tuple[int, ...], rank: tuple[int, ...], operator: str, noise: fl
             if folder is None
             else f"Results so far are kept in {folder}: run the same command to resume."
         )
-        click.echo(f"Interrupted. {kept}", err=True)
-        raise
+        raise KeyboardInterrupt(f"Interrupted. {kept}") from None
+    console().print(f"{made}\n\n{made.transition}", markup=False, soft_wrap=True)
     if plot is not None:
         write_picture(made.transition.plot().figure, plot)
-    console().print(f"{made}\n\n{made.transition}", markup=False, soft_wrap=True)

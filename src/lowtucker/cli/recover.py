@@ -63,8 +63,9 @@ def recover(a: Path, y: Path, rank: Any, max_rank: tuple[int, ...] | None,
       python -c "import lowtucker; print(lowtucker.load('X.npz').X.full().shape)"
 
     Exit code 0 when the tensor was recovered, 3 when not (the result is still written, and its
-    status states the reason), 2 for bad input, 130 when interrupted. With --checkpoint, run the
-    same command to resume an interrupted or killed run; the final tensor is the same.
+    status states the reason), 2 for bad input, 4 when a file could not be written (the message
+    says where the result is instead), 130 when interrupted. With --checkpoint, run the same
+    command to resume an interrupted or killed run; the final tensor is the same.
     """
     import lowtucker as lt
 

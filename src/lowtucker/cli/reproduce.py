@@ -52,6 +52,7 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     With --dask the jobs run on the workers of a cluster, one at a time per worker; the workers
     need this version of lowtucker. `dask worker --nthreads 1 --nworkers 8` uses 8 cores.
     """
+    from lowtucker.io.guards import WriteError
     from lowtucker.lab.experiments.clip import ClipRecovery, flame
     from lowtucker.lab.experiments.clip import candle as load_candle
     from lowtucker.lab.experiments.figures import Paper
@@ -70,16 +71,14 @@ def reproduce(what: tuple[str, ...], trials: int, out: Path, seed: int, candle: 
     check_folder(out)
     jobs = run.pending()
     screen = console()
+    kept = f"Results so far are kept in {out / 'cells'}: run the same command to resume."
     try:
         with _client(dask) as client, _bar(jobs) as report:
             claims = replace(run, client=client).run(jobs, report)
     except KeyboardInterrupt:
-        click.echo(
-            f"Interrupted. Results so far are kept in {out / 'cells'}: run the same command to "
-            "resume.",
-            err=True,
-        )
-        raise
+        raise KeyboardInterrupt(f"Interrupted. {kept}") from None
+    except WriteError as error:
+        raise WriteError(f"{error.reason}. {kept.removesuffix('.')}") from error
     if claims:
         screen.print(
             table(["the paper's claim", "this run"], [[c.title, c.verdict] for c in claims])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, IntTuple, single
+from lowtucker.cli.common import FILE, IntTuple, check_targets, single
 from lowtucker.cli.outcome import check_fits, check_output, finish
+from lowtucker.cli.rescue import FAILURES, save_or_keep
 
 __all__ = ["stream"]
 
@@ -65,7 +67,9 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
     import lowtucker as lt
     from lowtucker.io.lines import SampleLines
 
-    overwrite = overwrite or (checkpoint is not None and checkpoint.exists())
+    if checkpoint is not None:
+        check_targets([checkpoint], True)
+        overwrite = overwrite or checkpoint.exists()
     check_output(output, plot, overwrite, inputs=(samples, checkpoint))
     check_fits(output, shape)
     if checkpoint is not None and checkpoint.exists():
@@ -83,9 +87,13 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
     others = [path for path in (plot,) if path is not None]
     try:
         finish(online.result(), output, plot, overwrite=overwrite, quiet=quiet, written=others)
-    finally:
+    except SystemExit:
+        if checkpoint is not None and followed.trouble is not None:
+            again = partial(online.save, checkpoint, overwrite=True)
+            save_or_keep(again, online.save, checkpoint, "stream")
         if lost is not None:  # an error, but the result is written
-            raise lost
+            raise lost from None
+        raise
 
 
 class _Followed:
@@ -93,6 +101,7 @@ class _Followed:
 
     def __init__(self, online: Any, checkpoint: Path | None, every: float, quiet: bool) -> None:
         self.online, self.checkpoint, self.every, self.quiet = online, checkpoint, every, quiet
+        self.trouble: Exception | None = None  # why the checkpoint could not be written
         self._reported, self._at = time.monotonic(), online.m
 
     def run(
@@ -132,9 +141,20 @@ class _Followed:
             return
         self._at = online.m
         if self.checkpoint is not None:
-            online.save(self.checkpoint, overwrite=True)
+            self._save(self.checkpoint)
         if not self.quiet:
             click.echo(_said(online), err=True)
+
+    def _save(self, path: Path) -> None:
+        """Write the checkpoint; a full disk does not end the stream."""
+        try:
+            self.online.save(path, overwrite=True)
+            self.trouble = None
+        except FAILURES as error:
+            if self.trouble is None:
+                reason = getattr(error, "reason", error)
+                click.echo(f"Warning: checkpoint {reason}. The stream continues.", err=True)
+            self.trouble = error
 
 
 def _said(online: Any) -> str:

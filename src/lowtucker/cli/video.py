@@ -19,6 +19,7 @@ from lowtucker.cli.common import (
     console,
 )
 from lowtucker.cli.outcome import check_rank_known, max_seconds_option
+from lowtucker.cli.rescue import save_or_keep
 
 __all__ = ["video"]
 
@@ -79,7 +80,7 @@ def video(file: Path, rank: Any, measurements: int, out: Path,
     check_folder(out)
     bar = () if quiet else (lt.ProgressBar("recover", console(stderr=True)),)
     result = setting.run(bar)
-    setting.write(out, result)
+    save_or_keep(lambda: setting.write(out, result), result.save, out / "result.npz")
     if not quiet:
         lines = [f"{label:15} {text}" for label, text in setting.summary(result).items()]
         lines.append(f"{'report':15} {out / 'report.html'}")

@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import numbers
-from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import as_shape, size
+from lowtucker._array import as_shape, as_tuple, size
 from lowtucker.recovery import RankSearch
 from lowtucker.tensor.rank import check_rank
 
-__all__ = ["Rank", "as_rows", "as_seed_number", "check_samples", "limit_of", "shape_of"]
+__all__ = [
+    "Rank",
+    "as_rows",
+    "as_seed_number",
+    "check_numbers",
+    "check_samples",
+    "limit_of",
+    "shape_of",
+]
 
 Rank = tuple[int, ...]
 NumPyArray = np.ndarray[Any, Any]
+# Entries whose sums do not overflow
+LARGEST = 2.0**1000
 
 
 def as_rows(X: Any) -> tuple[Any, Rank | None]:
@@ -28,6 +37,7 @@ def as_rows(X: Any) -> tuple[Any, Rank | None]:
             "X is a masked array, whose masked entries would be used as data. Try "
             "X.filled(numpy.nan), and a TuckerImputer for the missing values."
         )
+    check_numbers(X, "X")
     try:
         axes = len(X.shape) if hasattr(X, "shape") else np.ndim(X)
     except (TypeError, ValueError):  # ragged lists
@@ -35,7 +45,36 @@ def as_rows(X: Any) -> tuple[Any, Rank | None]:
     if axes <= 2:
         return X, None
     given: NumPyArray = np.asarray(X)
+    if given.ndim != axes:
+        raise TypeError(
+            f"X must be an array of numbers, got {type(X).__name__}. Give the samples as rows."
+        )
     return given.reshape(given.shape[0], size(given.shape[1:])), given.shape[1:]
+
+
+def check_numbers(values: Any, name: str) -> None:
+    """Refuse text, dates and numbers whose sums overflow, which scikit-learn words by no name."""
+    if hasattr(values, "toarray"):  # sparse: scikit-learn refuses it
+        return
+    try:
+        given: NumPyArray = np.asarray(values)
+    except (TypeError, ValueError):  # ragged lists
+        return
+    kind = given.dtype.kind
+    if kind in "USmM" or (kind == "O" and any(isinstance(v, str | bytes) for v in given.flat)):
+        what = "dates" if kind in "mM" else "text"
+        raise ValueError(
+            f"{name} must be numbers, got {what}. Encode it first, such as by "
+            "sklearn.preprocessing.OrdinalEncoder."
+        )
+    if kind in "fiu" and given.size:
+        with np.errstate(invalid="ignore"):
+            largest = max(-float(np.fmin.reduce(given, None)), float(np.fmax.reduce(given, None)))
+        if LARGEST < largest < np.inf:
+            raise ValueError(
+                f"{name} has entries up to {largest:.3g}, whose sums overflow. Give {name} in "
+                "other units."
+            )
 
 
 def shape_of(tensor_shape: Any, of_X: Rank | None, features: int) -> Rank:
@@ -85,12 +124,13 @@ def limit_of(rank: Any, shape: Rank) -> Rank | None:
             f"rank must be a tuple of {len(shape)} integers, one per mode of {shape}, got "
             f'{rank!r}. Try rank=({example}) or rank="auto".'
         )
-    if not isinstance(rank, Iterable):
+    entries = as_tuple(rank)
+    if entries is None:
         raise TypeError(
             f"rank must be a tuple of {len(shape)} integers, one per mode of {shape}, got "
             f'{rank!r:.80}: estimators work at Tucker ranks. Try rank="auto".'
         )
-    check_rank(tuple(rank), shape, warn=False)
+    check_rank(entries, shape, warn=False)
     return None
 
 
@@ -104,4 +144,10 @@ def as_seed_number(random_state: Any) -> int:
                 f"random_state must not be negative, got {random_state}. Try random_state=0."
             )
         return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"random_state must be an integer, a random generator or None, got "
+            f"{random_state!r:.80}. Try random_state=0."
+        ) from None

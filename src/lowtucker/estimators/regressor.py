@@ -15,6 +15,7 @@ from lowtucker.estimators.arguments import (
     Rank,
     as_rows,
     as_seed_number,
+    check_numbers,
     check_samples,
     limit_of,
     shape_of,
@@ -279,6 +280,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
         as_flag(self.fit_intercept, "fit_intercept")
         as_number(self.alpha, "alpha", 0.0)
         X, of_X = as_rows(X)
+        check_numbers(y, "y")
         X, y = validate_data(
             self, X, y, reset=first, dtype=np.float64, multi_output=True, y_numeric=True
         )

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import zipfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,15 @@ from lowtucker.io.guards import (
     require_numbers,
 )
 from lowtucker.io.matlab_files import list_hdf5, list_mat5, read_hdf5, read_mat5, sparse_mat5
-from lowtucker.io.numpy_files import list_npy, list_npz, map_npy, read_npy, read_npz, sparse_npz
+from lowtucker.io.numpy_files import (
+    list_npy,
+    list_npz,
+    map_npy,
+    read_members,
+    read_npy,
+    read_npz,
+    sparse_npz,
+)
 from lowtucker.operators.sparse import check_sparse
 
 __all__ = ["ArrayInfo", "describe", "is_sparse", "load_array", "load_sparse", "save_arrays"]
@@ -109,6 +117,15 @@ def load_array(
     if not mmap or max_bytes is not None:
         require_memory(path, info.nbytes, max_bytes)
     return map_npy(path) if mmap else _FORMATS[kind][1](path, info)
+
+
+def load_members(path: str | os.PathLike[str], infos: Sequence[ArrayInfo]) -> dict[str, Any]:
+    """Read arrays of numbers that :func:`describe` listed in an ``.npz`` file."""
+    path = as_path(path)
+    for info in infos:
+        require_numbers(path, info)
+    require_memory(path, sum(info.nbytes for info in infos), None)
+    return read_members(path, infos)
 
 
 def load_sparse(
@@ -268,8 +285,13 @@ def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
         if matrix.ndim != 2:
             raise FileFormatError(f"{path} has {matrix.ndim} axes; expected a sparse matrix of 2")
         check_sparse(matrix)
-        require_memory(path, 8 * (matrix.shape[0] + 1), max_bytes)
+        require_memory(path, _bytes_as_csr(matrix), max_bytes)
         return sparse.csr_array(matrix)
+
+
+def _bytes_as_csr(matrix: Any) -> int:
+    """Bytes of a matrix in CSR form, and of the check of its rows."""
+    return int(matrix.data.size * (matrix.data.itemsize + 8) + 9 * (matrix.shape[0] + 1))
 
 
 _FORMATS: dict[str, tuple[_Lister, _Reader]] = {

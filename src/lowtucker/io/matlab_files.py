@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,7 +29,10 @@ from lowtucker.io.guards import (
     require_room,
     require_shape,
 )
+from lowtucker.operators.chunks import check_hdf5, check_hdf5_rows
 
+_PIECE = 1 << 20  # bytes that are read or decompressed at a time
+_LARGEST_CHUNK = 1 << 26  # of a version 7.3 file; read whole, beside the array
 _SLACK = 1 << 16  # names, tags and padding around the data of a variable in a .mat file
 
 
@@ -138,34 +141,111 @@ def list_mat5(path: Path) -> list[ArrayInfo]:
     return [variable.info for variable in _variables(path)]
 
 
-def _contents(path: Path, variable: _Variable) -> list[NDArray[Any]]:
-    """Return the numeric arrays of a variable; decompress no more than it declares."""
-    with open(path, "rb") as file:
+class _Element(NamedTuple):
+    """Numbers in a variable: how they are stored, how many, and those of a short element."""
+
+    dtype: np.dtype[Any]
+    length: int
+    short: bytes | None
+
+
+class _Contents:
+    """Elements of a variable in order, read and decompressed a piece at a time.
+
+    No more is decompressed than the variable declares, and no more than a piece is in memory
+    beside the arrays that are filled.
+    """
+
+    def __init__(self, file: BinaryIO, variable: _Variable) -> None:
         file.seek(variable.start)
-        data = memoryview(file.read(variable.stored))
-    if variable.inflated:
-        inflater = zlib.decompressobj()
-        data = memoryview(inflater.decompress(data, variable.inflated + 9))[8:]
-        if len(data) != variable.inflated or not inflater.eof:
-            raise ValueError(f"{variable.info.name} does not decompress to its declared size")
-    return [_values(part, variable.order) for part in islice(_parts(data, variable.order), 3, None)]
+        self.file, self.order, self.stored = file, variable.order, variable.stored
+        self.inflater = zlib.decompressobj() if variable.inflated else None
+        self.rest, self.left = b"", variable.stored
+        if variable.inflated:
+            self.left = 8 + variable.inflated
+            self._read(8)  # the variable's own tag
+        for _ in range(3):  # flags, shape, name
+            kind, size = struct.unpack(f"{self.order}II", self._read(8))
+            size = 0 if kind >> 16 else size + -size % 8
+            for start in range(0, size, _PIECE):
+                self._read(min(_PIECE, size - start))
 
+    def element(self) -> _Element:
+        """Return what the next element holds."""
+        tag = self._read(8)
+        kind, size = struct.unpack(f"{self.order}II", tag)
+        room, short = self.left, None
+        if kind >> 16:  # type, size and data in 8 bytes
+            kind, size, room, short = kind & 0xFFFF, kind >> 16, 4, tag[4:]
+        if kind not in _TYPES:
+            raise ValueError(f"unknown data type {kind}")
+        dtype: np.dtype[Any] = np.dtype(self.order + _TYPES[kind])
+        if size > room or size % dtype.itemsize:
+            raise ValueError(f"an element of {size} bytes is truncated")
+        return _Element(dtype, size // dtype.itemsize, short)
 
-def _joined(parts: list[NDArray[Any]], dtype: str) -> NDArray[Any]:
-    """Combine real and imaginary parts into one array."""
-    if len(parts) != 1 + dtype.startswith("complex"):
-        raise ValueError(f"{len(parts)} blocks of data for {dtype}")
-    array = parts[0].astype(dtype)
-    if len(parts) == 2:
-        array.imag = parts[1]
-    return array
+    def fill(self, element: _Element, out: NDArray[Any]) -> None:
+        """Read the numbers of an element into an array of any dtype."""
+        dtype, count, short = element
+        if count != out.size:
+            raise ValueError(f"{count} numbers where {out.size} are declared")
+        if short is not None:
+            out[...] = np.frombuffer(short, dtype, count)
+            return
+        step = _PIECE // dtype.itemsize
+        for start in range(0, count, step):
+            part = out[start : start + step]
+            part[...] = np.frombuffer(self._read(part.size * dtype.itemsize), dtype)
+        self._read(min(-count * dtype.itemsize % 8, self.left))
+
+    def array(self) -> NDArray[Any]:
+        """Read the next element as an array of its dtype."""
+        element = self.element()
+        out: NDArray[Any] = np.empty(element.length, element.dtype)
+        self.fill(element, out)
+        return out
+
+    def values(self, dtype: str, count: int | None = None) -> NDArray[Any]:
+        """Read the values of a variable, real and imaginary parts; they are its last elements."""
+        element = self.element()
+        out: NDArray[Any] = np.empty(element.length if count is None else count, dtype)
+        self.fill(element, out.real)
+        if out.dtype.kind == "c":
+            self.fill(self.element(), out.imag)
+        surplus = self.left
+        if self.inflater is not None:
+            surplus += len(self.inflater.decompress(self.rest or self.file.read(self.stored), 1))
+            surplus += not self.inflater.eof
+        if surplus:
+            raise ValueError(f"there are data after the {out.size} values of {dtype}")
+        return out
+
+    def _read(self, count: int) -> bytes:
+        if count > self.left:
+            raise ValueError(f"an element of {count} bytes is truncated")
+        self.left -= count
+        pieces = []
+        while count:
+            if not self.rest:
+                self.rest = self.file.read(min(self.stored, _PIECE))
+                self.stored -= len(self.rest)
+            if not self.rest:
+                raise ValueError("it does not decompress to its declared size")
+            if self.inflater is None:
+                piece, self.rest = self.rest[:count], self.rest[count:]
+            else:
+                piece = self.inflater.decompress(self.rest, count)
+                self.rest = self.inflater.unconsumed_tail
+            pieces.append(piece)
+            count -= len(piece)
+        return b"".join(pieces)
 
 
 def read_mat5(path: Path, info: ArrayInfo) -> NDArray[Any]:
     """Read a full variable of a version 5 file."""
     variable = next(v for v in _variables(path) if v.info.name == info.name)
-    with damage_reported(path):
-        array = _joined(_contents(path, variable), variable.dtype)
+    with damage_reported(path), open(path, "rb") as file:
+        array = _Contents(file, variable).values(variable.dtype, math.prod(info.shape))
         return array.reshape(info.shape, order="F")
 
 
@@ -176,11 +256,13 @@ def sparse_mat5(path: Path, name: str | None, max_bytes: int | None) -> Any:
     info = choose(path, list_mat5(path), name)
     require_memory(path, info.nbytes, max_bytes)
     variable = next(v for v in _variables(path) if v.info.name == info.name)
-    with damage_reported(path):
-        rows, starts, *parts = _contents(path, variable)
+    with damage_reported(path), open(path, "rb") as file:
+        contents = _Contents(file, variable)
+        rows, starts = contents.array(), contents.array()
+        values = contents.values(variable.dtype)
         used = int(starts[-1])
-        values = _joined([part[:used] for part in parts], variable.dtype)
-        return sparse.csc_array((values, rows[:used], starts), shape=info.shape)
+        native = [part.astype(part.dtype.newbyteorder("="), copy=False) for part in (rows, starts)]
+        return sparse.csc_array((values[:used], native[0][:used], native[1]), shape=info.shape)
 
 
 _MATLAB_NUMBERS = {"double": "float64", "single": "float32", "logical": "bool"} | {
@@ -206,17 +288,16 @@ def _hdf5_info(path: Path, file: Any, name: str) -> ArrayInfo:
     kind = item.attrs.get("MATLAB_class", b"no MATLAB_class")
     kind = kind.decode() if isinstance(kind, bytes) else str(kind)
     if "MATLAB_sparse" in item.attrs:
-        shape = (int(item.attrs["MATLAB_sparse"]), len(item["jc"]) - 1)
-        return ArrayInfo(name, shape, "sparse", 0)
+        return ArrayInfo(name, (int(item.attrs["MATLAB_sparse"]),), "sparse", 0)  # not read
     if kind not in _MATLAB_NUMBERS or not hasattr(item, "dtype"):
         return ArrayInfo(name, getattr(item, "shape", ())[::-1], f"MATLAB {kind}", 0)
     return _dataset_info(path, item, name, kind)
 
 
 def _dataset_info(path: Path, item: Any, name: str, kind: str) -> ArrayInfo:
-    chunk = math.prod(item.chunks or ()) * item.dtype.itemsize
-    if item.external or item.is_virtual or chunk > max(item.nbytes, 1 << 24):
+    if math.prod(item.chunks or ()) * item.dtype.itemsize > _LARGEST_CHUNK:
         raise FileFormatError(f"{path}: {name} is not stored in MATLAB's layout; export it again")
+    check_hdf5(item, f"{path}, {name},")
     if item.attrs.get("MATLAB_empty", 0) and item.size <= 32 and not all(item[()]):
         return ArrayInfo(name, tuple(int(n) for n in item[()]), _MATLAB_NUMBERS[kind], 0)
     require_room(path, item.nbytes, RATIO * file_size(path))
@@ -229,6 +310,8 @@ def _dataset_info(path: Path, item: Any, name: str, kind: str) -> ArrayInfo:
 def list_hdf5(path: Path) -> list[ArrayInfo]:
     """List the variables of a version 7.3 file."""
     with damage_reported(path), _open_hdf5(path) as file:
+        if len(file) == 0:  # raises for a damaged group, in which names may never end
+            return []
         return [_hdf5_info(path, file, name) for name in file if not name.startswith("#")]
 
 
@@ -239,8 +322,10 @@ def read_hdf5(path: Path, info: ArrayInfo) -> NDArray[Any]:
         item = file[info.name]
         if info.nbytes == 0:
             return np.zeros(info.shape, dtype)
-        if dtype.kind != "c":
-            return np.asarray(item[()].astype(dtype, copy=False).T)
-        array = np.empty(item.shape, dtype)
-        array.real, array.imag = item.fields("real")[()], item.fields("imag")[()]
-        return array.T
+        if item.chunks is not None:
+            check_hdf5_rows(item, 0, item.shape[0], f"{path}, {info.name},")
+        single = dtype.type(0).real.dtype
+        kept = [("real", single), ("imag", single)] if dtype.kind == "c" else item.dtype
+        raw: NDArray[Any] = np.empty(item.shape, np.dtype(kept).newbyteorder("="))
+        item.read_direct(raw)
+        return raw.view(dtype).T if dtype.kind == "c" else raw.astype(dtype, copy=False).T

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import math
 import zipfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
@@ -25,6 +26,7 @@ from lowtucker.io.guards import (
 )
 
 _CHUNK = 1 << 20
+_MOST_MEMBERS = 10_000  # listing them takes about a second
 _HEAD = 1 << 14  # NumPy rejects .npy headers of more than 10 000 characters
 
 
@@ -120,17 +122,31 @@ def _member_header(archive: zipfile.ZipFile, name: str, path: Path) -> _Header:
 def list_npz(path: Path) -> list[ArrayInfo]:
     """List the arrays of an .npz file."""
     with damage_reported(path), zipfile.ZipFile(path) as archive:
-        names = dict.fromkeys(n for n in archive.namelist() if n.endswith(".npy"))
+        names = [n for n in archive.namelist() if n.endswith(".npy")]
+        if len(names) > _MOST_MEMBERS:
+            raise FileFormatError(
+                f"{path} holds {len(names)} arrays; at most {_MOST_MEMBERS} are read; split it"
+            )
+        if len(set(names)) < len(names):
+            raise FileFormatError(f"{path} has two members of one name; export it again")
         return [_member_header(archive, n, path).info(n.removesuffix(".npy")) for n in names]
 
 
 def read_npz(path: Path, info: ArrayInfo) -> NDArray[Any]:
     """Read one array of an .npz file."""
-    name = f"{info.name}.npy"
+    return read_members(path, [info])[info.name]
+
+
+def read_members(path: Path, infos: Sequence[ArrayInfo]) -> dict[str, NDArray[Any]]:
+    """Read arrays of an .npz file, which is opened once."""
+    arrays = {}
     with damage_reported(path), zipfile.ZipFile(path) as archive:
-        header = _member_header(archive, name, path)
-        with archive.open(name) as stream:
-            return _npy_data(stream, header, f"{path}, member {name},")
+        for info in infos:
+            name = f"{info.name}.npy"
+            header = _member_header(archive, name, path)
+            with archive.open(name) as stream:
+                arrays[info.name] = _npy_data(stream, header, f"{path}, member {name},")
+    return arrays
 
 
 def sparse_npz(path: Path, name: str | None, max_bytes: int | None) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from lowtucker.io.arrays import is_sparse, load_array, load_sparse
 from lowtucker.io.guards import as_path, physical_memory
@@ -60,8 +61,18 @@ def load_operator(
                 "Try shape=(30, 30, 10)."
             )
         matrix = load_sparse(path, name, max_bytes=max_bytes)
-        return SparseOperator(matrix, shape, order=order or "C")
-    return DenseOperator(load_array(path, name, max_bytes=max_bytes), shape, order=order or "C")
+        return _made(path, SparseOperator, matrix, shape, order)
+    matrix = load_array(path, name, max_bytes=max_bytes)
+    return _made(path, DenseOperator, matrix, shape, order)
+
+
+def _made(path: Path, kind: Any, matrix: Any, shape: Any, order: Any) -> MeasurementOperator:
+    """Operator of a matrix; a message about it names its file."""
+    try:
+        operator: MeasurementOperator = kind(matrix, shape, order=order or "C")
+    except (TypeError, ValueError) as error:
+        raise type(error)(f"{path}: {error}") from None
+    return operator
 
 
 def _stays(path: Path) -> bool:

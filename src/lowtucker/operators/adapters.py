@@ -21,7 +21,7 @@ from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order, columns_as_shape
-from lowtucker.operators.sparse import SparseOperator
+from lowtucker.operators.sparse import SparseOperator, check_sparse_inside
 from lowtucker.operators.stored import StoredOperator, is_stored
 
 __all__ = [
@@ -59,6 +59,7 @@ class LinearOperatorAdapter(MatrixOperator):
                 "operator must have shape, matvec and rmatvec, as those of SciPy and PyLops do; "
                 f"got {type(operator).__name__}. Try lowtucker.FunctionOperator."
             )
+        check_sparse_inside(operator)
         self.operator = operator
         self.shape = columns_as_shape(operator.shape, shape)
         self.order = check_order(order)
@@ -67,7 +68,7 @@ class LinearOperatorAdapter(MatrixOperator):
         self._complex_domain = dtype.kind == "c" and getattr(operator, "clinear", True)
         self.dtype = in_precision_of(dtype, None, is_complex=self._complex_domain)
         try:
-            operator.rmatvec(np.zeros(self.m, dtype))
+            self._product("rmatvec", np.zeros(self.m, dtype), size(self.shape))
         except NotImplementedError as error:
             raise ValueError(
                 f"{type(operator).__name__} has no rmatvec, the adjoint, which every solver needs. "
@@ -81,15 +82,24 @@ class LinearOperatorAdapter(MatrixOperator):
         return self._each("rmatvec", v, size(self.shape))
 
     def _each(self, name: str, x: Array, length: int) -> Array:
-        product = getattr(self.operator, name)
-        items = [np.asarray(product(item)) for item in x.reshape(-1, x.shape[-1])]
-        for item in items:
-            if item.size != length:
-                raise ValueError(
-                    f"{type(self.operator).__name__}.{name} returned shape {item.shape}, expected "
-                    f"({length},). Check its shape."
-                )
-        return np.stack([item.reshape(length) for item in items]).reshape(*x.shape[:-1], length)
+        items = [self._product(name, item, length) for item in x.reshape(-1, x.shape[-1])]
+        return np.stack(items).reshape(*x.shape[:-1], length)
+
+    def _product(self, name: str, x: Array, length: int) -> Array:
+        """One product, whose length is checked: SciPy's own message names nothing."""
+        of = f"{type(self.operator).__name__}.{name}"
+        try:
+            made = np.asarray(getattr(self.operator, name)(x))
+        except ValueError as error:
+            raise ValueError(
+                f"{of} of a vector of length {len(x)} failed ({error}). It must return one of "
+                f"length {length}: check its shape."
+            ) from error
+        if made.size != length:
+            raise ValueError(
+                f"{of} returned shape {made.shape}, expected ({length},). Check its shape."
+            )
+        return made.reshape(length)
 
 
 def as_operator(

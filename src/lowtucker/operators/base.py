@@ -31,6 +31,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.clock import check_time
 from lowtucker._array.errors import SlowOperatorWarning, warn_caller
+from lowtucker._array.memory import check_full, check_room
 from lowtucker._array.readings import at_least, reading, side_by_side
 from lowtucker.operators.arguments import check_rows, check_weights, common_batch
 from lowtucker.operators.design import DesignOfEach, TangentDesign
@@ -334,6 +335,7 @@ class MeasurementOperator(ABC):
         X : array, shape (*batch, n_1, ..., n_d), or TuckerTensor
         """
         check_time()
+        check_room(8 * self.m, f"{self.m} measurements", "Try fewer: A.restrict(rows).")
         if isinstance(X, Iterate) and not isinstance(X, TuckerTensor):
             X = X.full()
         if isinstance(X, TuckerTensor):
@@ -353,6 +355,7 @@ class MeasurementOperator(ABC):
         """
         check_time()
         v = self._measurements(v, "adjoint", "v")
+        check_full((*v.shape[:-1], *self.shape), v.dtype)
         return self._batched(self._adjoint, v, 1)
 
     def restrict(self, rows: Rows) -> MeasurementOperator:

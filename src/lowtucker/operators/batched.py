@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, Rows, is_array, kind, like, namespace, real_dtype
+from lowtucker._array import Array, Rows, as_tuple, is_array, kind, like, namespace, real_dtype
 from lowtucker._array.readings import side_by_side
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.traits import Traits
@@ -176,7 +176,7 @@ def batch(operators: Sequence[Any]) -> MeasurementOperator:
     >>> lt.recover(A, A.forward(X_true), (2, 2, 2)).success
     array([ True,  True])
     """
-    if not isinstance(operators, Iterable):
+    if as_tuple(operators) is None and not isinstance(operators, Iterator):
         raise TypeError(
             f"operators must be a sequence of operators, got {type(operators).__name__}. "
             "Try lowtucker.batch([A, B])."

@@ -19,15 +19,19 @@ from lowtucker._array import (
 )
 from lowtucker._array.errors import CheckError
 from lowtucker._array.linalg import note_fallback, svdvals
-from lowtucker._array.random import Seed, Stream, generator
+from lowtucker._array.memory import check_full
+from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.operators.adapters import to_scipy
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.tensor.products import inner, norm
 
-__all__ = ["check_adjoint", "check_restriction", "operator_norm"]
+__all__ = ["check_adjoint", "check_restriction", "inconsistency", "operator_norm"]
 
 # A matrix with fewer rows or columns is decomposed as it is: ARPACK wants two and more.
 SMALL = 32
+# Relative differences that inexact functions may have, as of transforms in single precision or of
+# unequal spacing; above it a recovery says so
+INEXACT = 1e-3
 
 
 def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Seed = 0) -> float:
@@ -88,6 +92,43 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     return worst
 
 
+def inconsistency(A: MeasurementOperator, length: float, *, seed: Seed = 0) -> str | None:
+    r"""Say how forward and adjoint contradict each other by more than 1e-3; None if they do not.
+
+    Tested are :math:`\mathcal{A}(-s X) = -s \mathcal{A}(X)` with an :math:`s` by which the
+    measurements get the given length, and
+    :math:`\|\mathcal{A}(X)\|^2 = \langle X, \mathcal{A}^*(\mathcal{A}(X)) \rangle`, for one
+    random X: less than :func:`check_adjoint`, by two forwards and one adjoint.
+
+    Parameters
+    ----------
+    A : MeasurementOperator
+    length : float
+        Length of the measurements: detectors may be linear up to some size only.
+    seed : int
+    """
+    X = _random(generator(seed, Stream.PROBE), A, A.shape)
+    AX = A.forward(X)
+    size_of_AX = float(norm(AX))
+    if not size_of_AX:
+        return None
+    by = length / size_of_AX or 1.0
+    gap = _relative(norm(A.forward(-by * X) + by * AX), by * norm(AX))
+    if not gap <= INEXACT:
+        return (
+            f"forward is not linear: A(-{by:.3g} X) differs from -{by:.3g} A(X) by {gap:.2g} of "
+            "it for a random X"
+        )
+    right = real(inner(X, A.adjoint(AX)))
+    gap = _relative(right - norm(AX) ** 2, norm(AX) ** 2)
+    if not gap <= INEXACT:
+        return (
+            "adjoint is not the adjoint of forward: <A(X), A(X)> is "
+            f"{_number(norm(AX) ** 2)}, <X, A*(A(X))> is {_number(right)} for a random X"
+        )
+    return None
+
+
 def check_restriction(
     A: MeasurementOperator, *, rtol: float | None = None, seed: Seed = 0
 ) -> float:
@@ -143,6 +184,8 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
     """
     if check_operator(A).batch_shape:
         raise ValueError("operator_norm expects one operator, got a batch.")
+    as_seed(seed)
+    check_full(A.shape, np.dtype(float))
     matrix = to_scipy(A)
     m, n = matrix.shape
     if m == 1 or n == 1 or max(m, n) <= SMALL:
@@ -169,6 +212,7 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
 def _random(rng: np.random.Generator, A: MeasurementOperator, shape: tuple[int, ...]) -> Array:
     """Make a random tensor in the operator's own dtype and on its device."""
     full = (*A.batch_shape, *shape)
+    check_full(full, np.dtype(float))
     draw = rng.standard_normal(full)
     if A.dtype is not None and "complex" in str(A.dtype):
         draw = draw + 1j * rng.standard_normal(full)

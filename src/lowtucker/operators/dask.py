@@ -16,6 +16,7 @@ from lowtucker.operators.deferred import Deferred
 from lowtucker.operators.dense import DenseOperator
 from lowtucker.operators.design import NormalEquations, TangentDesign
 from lowtucker.operators.matrix import Order, check_order, shape_of_rows
+from lowtucker.operators.sparse import check_sparse, is_scipy_sparse
 from lowtucker.operators.traits import Traits
 from lowtucker.operators.units import PoweredOperator
 from lowtucker.tensor.products import norm
@@ -492,6 +493,8 @@ def _as_rows(array: Any) -> Any:
 
 def _row_major(chunk: Any, dtype: Any, block_info: Any = None) -> NumPyArray:
     """Rows of a chunk; checks the output of the loader, which Dask does not."""
+    if is_scipy_sparse(chunk):
+        check_sparse(chunk, "a chunk of A")
     dense = chunk.toarray() if hasattr(chunk, "toarray") else np.asarray(chunk)
     if block_info:
         wanted = tuple(stop - start for start, stop in block_info[0]["array-location"])

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, Rows, as_shape, like, namespace, size, to_numpy
+from lowtucker._array import Array, Rows, as_array, as_shape, like, namespace, size, to_numpy
 from lowtucker._array.linalg import eigh, note_fallback, qr
+from lowtucker._array.memory import check_room
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.factored import FactoredOperator, row_chunks, weighted_sum
 from lowtucker.operators.traits import Traits
@@ -22,6 +24,10 @@ __all__ = ["EntriesOperator", "entries"]
 NumPyArray = np.ndarray[Any, Any]
 # Largest mode whose unfolding's gram matrix a start forms
 DENSE = 2000
+
+
+# Bytes for a slice: the number of its samples, a row of a factor, its number in a finding
+OF_SLICE = 64
 
 
 class EntriesOperator(FactoredOperator):
@@ -43,6 +49,7 @@ class EntriesOperator(FactoredOperator):
 
     def __init__(self, shape: tuple[int, ...], indices: Any) -> None:
         self.shape = as_shape(shape)
+        _check_size(self.shape)
         self._set(_checked(indices, self.shape))
 
     def _set(self, indices: NumPyArray) -> None:
@@ -210,6 +217,20 @@ def _duplicates(count: int, samples: int) -> Finding:
     return Finding("duplicates", text, {"duplicates": count, "samples": samples})
 
 
+def _check_size(shape: tuple[int, ...]) -> None:
+    """Refuse tensors whose entries cannot be numbered, and modes larger than memory."""
+    if size(shape) > sys.maxsize:
+        raise ValueError(
+            f"shape must have at most {sys.maxsize} entries, which can be numbered, got {shape}. "
+            "Are these the sizes of the modes?"
+        )
+    check_room(
+        OF_SLICE * max(shape),
+        f"What is known of the {max(shape)} slices of one mode of shape {shape}",
+        "Are these the sizes of the modes?",
+    )
+
+
 def unsampled(mode: int, slices: Sequence[int]) -> Finding:
     """Finding that no measurement samples some slices of a mode."""
     text = f"Mode {mode} has no samples in {_of_slices(slices)}: X is not determined there."
@@ -241,7 +262,7 @@ def _one_hot(index: NumPyArray, n: int, dtype: Any = np.float64) -> Any:
 
 
 def _checked(indices: Any, shape: tuple[int, ...]) -> NumPyArray:
-    index = np.asarray(indices)
+    index = to_numpy(as_array(indices, "indices"))
     if index.ndim != 2 or index.shape[1] != len(shape) or not len(index):
         raise ValueError(
             f"indices must have one row for each sample and {len(shape)} columns, one for each "

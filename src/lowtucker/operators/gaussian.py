@@ -7,9 +7,10 @@ from typing import Any, Literal
 import numpy as np
 
 from lowtucker._array import as_array_shape, as_choice, as_float_dtype, as_integer, size
+from lowtucker._array.memory import check_room
 from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators.dense import DenseOperator
-from lowtucker.tensor.random import gaussians, stack_seeds
+from lowtucker.tensor.random import gaussians, items_of, stack_seeds
 
 __all__ = ["gaussian"]
 
@@ -52,9 +53,15 @@ def gaussian(
     shape, m = as_array_shape(shape), as_integer(m, "m")
     as_choice(normalize, "normalize", (None, "unit", "frobenius"))
     dtype = as_float_dtype(dtype)
+    of_trials = "" if trials is None else f", {trials} times,"
+    check_room(
+        m * size(shape) * dtype.itemsize * items_of(trials),
+        f"m = {m} rows of {size(shape)} numbers{of_trials}",
+        "Try lowtucker.seeded_gaussian(shape, m), which generates them on demand.",
+    )
     matrices = []
     for one in stack_seeds(seed, trials):
-        matrix = _rows(generator(one, Stream.OPERATOR), (m, size(shape)), dtype)
+        matrix = gaussians(generator(one, Stream.OPERATOR), (m, size(shape)), dtype)
         if normalize is not None:
             matrix /= matrix.real.dtype.type(
                 np.sqrt(m) if normalize == "unit" else np.linalg.norm(matrix)
@@ -64,15 +71,3 @@ def gaussian(
     operator.shape, operator.order = shape, "C"
     operator._set(matrices[0] if trials is None else np.stack(matrices), None)
     return operator
-
-
-def _rows(rng: np.random.Generator, shape: tuple[int, int], dtype: np.dtype[Any]) -> Any:
-    """Gaussian numbers, if they fit into memory."""
-    try:
-        return gaussians(rng, shape, dtype)
-    except (MemoryError, ValueError):
-        size_in_gb = shape[0] * shape[1] * dtype.itemsize / 1e9
-        raise ValueError(
-            f"m = {shape[0]} rows of {shape[1]} numbers take {size_in_gb:.3g} GB, more than is "
-            "available. Try lowtucker.seeded_gaussian(shape, m), which generates them on demand."
-        ) from None

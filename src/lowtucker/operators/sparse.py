@@ -16,7 +16,7 @@ from lowtucker.operators.matrix import MatrixOperator, Order, check_order, colum
 from lowtucker.operators.traits import Traits
 from lowtucker.tensor.tangent import TangentSpace
 
-__all__ = ["SparseOperator", "check_sparse"]
+__all__ = ["SparseOperator", "check_sparse", "check_sparse_inside", "is_scipy_sparse"]
 
 # Share of stored elements above which products of arrays are faster than those of sparse matrices;
 # measured on 15^3 to 30^3 tensors of rank 2 to 5: they break even between 5 and 10 %
@@ -59,8 +59,8 @@ class SparseOperator(MatrixOperator):
                 f"matrix must be a SciPy sparse array, got {type(matrix).__name__}. "
                 "Try lowtucker.as_operator(matrix, shape)."
             )
-        shape = columns_as_shape(matrix.shape, shape)
         check_sparse(matrix)
+        shape = columns_as_shape(matrix.shape, shape)
         csr = scipy.sparse.csr_array(matrix)
         parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
         csr = scipy.sparse.csr_array(parts, shape=csr.shape)
@@ -187,30 +187,108 @@ def _unfolded(matrix: Any, shape: tuple[int, ...], order: Order, k: int) -> Any:
     return scipy.sparse.csr_array((given.data, place), shape=sizes)
 
 
-def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix with indices out of bounds: SciPy's C code does not check them."""
-    rows, columns = matrix.shape
-    if matrix.format in ("csr", "csc", "bsr"):
-        high, wide = matrix.blocksize if matrix.format == "bsr" else (1, 1)
-        slots, bound = rows // high, columns // wide
-        if matrix.format == "csc":
-            slots, bound = columns, rows
-        starts, used = matrix.indptr, min(len(matrix.indices), len(matrix.data))
-        fine = len(starts) == slots + 1 and starts[0] == 0 and starts[-1] <= used
-        fine = fine and bool(np.all(starts[1:] >= starts[:-1]))
-        fine = fine and _within(matrix.indices[: starts[-1]], bound)
-    elif matrix.format == "coo":
-        fine = all(_within(index, n) for index, n in zip(matrix.coords, matrix.shape, strict=True))
-    elif matrix.format == "lil":
-        fine = all(_within(np.asarray(row, dtype=np.int64), columns) for row in matrix.rows)
-    else:  # DIA and DOK keep no such arrays
-        fine = True
+def check_sparse(matrix: Any, name: str = "matrix") -> None:
+    """Refuse a sparse matrix whose parts do not fit each other: SciPy's C code does not check.
+
+    An index out of range there reads or writes memory of others. Cost: one pass over the indices.
+    """
+    if len(matrix.shape) != 2:
+        raise ValueError(f"{name} has {len(matrix.shape)} axes, expected 2. Reshape it.")
+    try:
+        fine = _FITS[matrix.format](matrix)
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):  # not even arrays
+        fine = False
     if not fine:
         raise ValueError(
-            f"matrix of shape {matrix.shape} has indices that do not fit its shape, or pointers "
+            f"{name} of shape {matrix.shape} has indices that do not fit its shape, or pointers "
             f"that do not fit its {matrix.format.upper()} form. Build it again, for instance with "
             "scipy.sparse.coo_array((values, (rows, columns)), shape), which checks them."
         )
+
+
+def is_scipy_sparse(matrix: Any) -> bool:
+    """Whether this is a sparse matrix of SciPy, which is imported only for what looks like one."""
+    if not hasattr(matrix, "tocsr"):
+        return False
+    import scipy.sparse
+
+    return bool(scipy.sparse.issparse(matrix))
+
+
+def check_sparse_inside(operator: Any) -> None:
+    """Refuse a SciPy linear operator that is made of such a matrix, also as a sum or product."""
+    inside = getattr(operator, "A", None)
+    if is_scipy_sparse(inside):
+        check_sparse(inside, "the sparse matrix of A")
+    for one in (inside, *getattr(operator, "args", ())):
+        if hasattr(one, "matvec") and one is not operator:
+            check_sparse_inside(one)
+
+
+def _compressed_fits(matrix: Any) -> bool:
+    """Whether pointers increase within what is stored, and indices are within the shape."""
+    high, wide = matrix.blocksize if matrix.format == "bsr" else (1, 1)
+    slots, bound = matrix.shape[0] // high, matrix.shape[1] // wide
+    if matrix.format == "csc":
+        bound, slots = matrix.shape
+    starts, index, data = matrix.indptr, matrix.indices, matrix.data
+    if not (_are_indices(starts) and _are_indices(index) and len(starts) == slots + 1):
+        return False
+    used, axes = int(starts[-1]), 3 if matrix.format == "bsr" else 1
+    return (
+        data.ndim == axes
+        and starts[0] == 0
+        and used <= min(len(index), len(data))
+        and bool(np.all(starts[1:] >= starts[:-1]))
+        and _within(index[:used], bound)
+    )
+
+
+def _coo_fits(matrix: Any) -> bool:
+    return matrix.data.ndim == 1 and all(
+        _are_indices(index) and len(index) == len(matrix.data) and _within(index, n)
+        for index, n in zip(matrix.coords, matrix.shape, strict=True)
+    )
+
+
+def _lil_fits(matrix: Any) -> bool:
+    rows, columns = matrix.shape
+    return len(matrix.rows) == len(matrix.data) == rows and all(
+        len(index) == len(values) and _within(np.asarray(index, dtype=np.int64), columns)
+        for index, values in zip(matrix.rows, matrix.data, strict=True)
+    )
+
+
+def _dia_fits(matrix: Any) -> bool:
+    return (
+        matrix.data.ndim == 2
+        and _are_indices(matrix.offsets)
+        and len(matrix.offsets) == len(matrix.data)
+        and len(np.unique(matrix.offsets)) == len(matrix.offsets)
+    )
+
+
+def _dok_fits(matrix: Any) -> bool:
+    return all(
+        len(key) == 2 and all(0 <= i < n for i, n in zip(key, matrix.shape, strict=True))
+        for key in matrix.keys()  # noqa: SIM118 - a DOK array iterates over its rows
+    )
+
+
+_FITS = {
+    "csr": _compressed_fits,
+    "csc": _compressed_fits,
+    "bsr": _compressed_fits,
+    "coo": _coo_fits,
+    "lil": _lil_fits,
+    "dia": _dia_fits,
+    "dok": _dok_fits,
+}
+
+
+def _are_indices(index: Any) -> bool:
+    """Whether this is a vector of whole numbers."""
+    return isinstance(index, np.ndarray) and index.ndim == 1 and index.dtype.kind in "iu"
 
 
 def _within(index: Any, bound: int) -> bool:

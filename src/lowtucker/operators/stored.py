@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtucker._array import size
 from lowtucker._array.errors import FileFormatError
+from lowtucker.operators.chunks import check_hdf5, check_hdf5_rows, check_zarr
 from lowtucker.operators.matrix import Order, check_order, shape_of_rows
 from lowtucker.operators.streamed import StreamedOperator
 
@@ -25,7 +26,7 @@ def is_stored(A: Any) -> bool:
     """
     if isinstance(A, np.memmap):
         return bool(A.flags.c_contiguous)
-    return type(A).__module__.partition(".")[0] in ("h5py", "zarr") and hasattr(A, "dtype")
+    return _library(A) in ("h5py", "zarr") and hasattr(A, "dtype")
 
 
 class StoredOperator(StreamedOperator):
@@ -48,7 +49,9 @@ class StoredOperator(StreamedOperator):
         given = _checked(source)
         shape = shape_of_rows(given, shape, "source")
         order = "C" if given[1:] == shape and len(shape) > 1 else check_order(order)
+        _check_stored(source)
         self.source, self._file = source, _raw_file(source)
+        self._sound: set[int] = set()  # bands of chunks of an HDF5 file that were checked
         self._set(shape, given[0], _dtype_in_memory(source), order)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -56,7 +59,7 @@ class StoredOperator(StreamedOperator):
         state = dict(self.__dict__)
         if self._file is not None:
             state["source"] = None
-        elif type(self.source).__module__.startswith("h5py"):
+        elif _library(self.source) == "h5py":
             state["source"] = (self.source.file.filename, self.source.name)
         return state
 
@@ -66,6 +69,8 @@ class StoredOperator(StreamedOperator):
 
             path, name = state["source"]
             state["source"] = h5py.File(path, "r")[name]
+            _check_stored(state["source"])
+            state["_sound"] = set()  # it may be another file by now
         self.__dict__.update(state)
 
     def _place(self, start: int, stop: int) -> str:
@@ -78,18 +83,30 @@ class StoredOperator(StreamedOperator):
                 self._read_file(start, stop, out)
             else:
                 self._read_source(start, stop, out)
-        except (OSError, RuntimeError, KeyError) as error:  # Zarr raises the others
+        except FileFormatError:
+            raise
+        except Exception as error:  # Zarr and its codecs raise almost any
             raise OSError(
                 f"{self._place(start, stop)} could not be read: {error}. Check that the file is "
                 "complete and the disk is mounted, then start again."
             ) from error
 
     def _read_source(self, start: int, stop: int, out: NumPyArray) -> None:
+        if _library(self.source) == "h5py" and self.source.chunks is not None:
+            self._check_rows(start, stop)
         same = self.source.dtype == out.dtype and self.source.ndim == 2
         if same and hasattr(self.source, "read_direct"):  # h5py, without a copy
             self.source.read_direct(out, np.s_[start:stop])
         else:
             out[...] = np.asarray(self.source[start:stop]).reshape(out.shape)
+
+    def _check_rows(self, start: int, stop: int) -> None:
+        """Check the chunks with these rows when they are read for the first time."""
+        height = self.source.chunks[0]
+        for band in range(start // height, -(-stop // height)):
+            if band not in self._sound:
+                check_hdf5_rows(self.source, band * height, band * height + 1, _name(self.source))
+                self._sound.add(band)
 
     def _read_file(self, start: int, stop: int, out: NumPyArray) -> None:
         """Read the file, not the map: with the map an error of the disk would kill the process."""
@@ -107,6 +124,26 @@ class StoredOperator(StreamedOperator):
                 done += count
         if raw is not out:
             out[...] = raw
+
+
+def _library(source: Any) -> str:
+    """Name of the package of an object's class."""
+    return type(source).__module__.partition(".")[0]
+
+
+def _check_stored(source: Any) -> None:
+    """Refuse an array of HDF5 or Zarr that is not stored completely in its own file."""
+    check = {"h5py": check_hdf5, "zarr": check_zarr}.get(_library(source))
+    if check is None:
+        return
+    try:
+        check(source, _name(source))
+    except FileFormatError:
+        raise
+    except Exception as error:  # of the libraries, for an index that makes no sense
+        raise FileFormatError(
+            f"{_name(source)} is damaged: {str(error) or type(error).__name__}. Export it again."
+        ) from error
 
 
 def _checked(source: Any) -> tuple[int, ...]:

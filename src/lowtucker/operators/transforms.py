@@ -12,16 +12,17 @@ import numpy as np
 from lowtucker._array import (
     Array,
     Rows,
+    as_array_shape,
     as_choice,
     as_flag,
     as_integer,
-    as_shape,
     conj,
     is_complex,
     real,
     size,
 )
 from lowtucker._array.linalg import svd
+from lowtucker._array.memory import check_room
 from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.entries import EntriesOperator
@@ -385,7 +386,7 @@ def subsampled_transform(
     >>> result.success, lt.metrics.relative_error(result.X, X_true) < 1e-5
     (True, True)
     """
-    shape, m = as_shape(shape), as_integer(m, "m")
+    shape, m = as_array_shape(shape), as_integer(m, "m")
     as_choice(kind, "kind", tuple(KINDS))
     as_flag(signs, "signs")
     transform = KINDS[kind](shape)
@@ -399,5 +400,7 @@ def subsampled_transform(
     separable = SeparableTransformOperator(transform, index)
     if not signs:
         return separable
+    advice = "Try signs=False, which needs no array of the full size."
+    check_room(2 * size(shape), f"Signs for a tensor of shape {shape}", advice)
     s = 2 * rng.integers(0, 2, shape, dtype=np.int8) - 1
     return TransformOperator(transform, separable.at, s)

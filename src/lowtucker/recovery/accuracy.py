@@ -26,11 +26,10 @@ from lowtucker.problem import Problem
 from lowtucker.run.result import Result
 from lowtucker.solvers.crew import Trace
 from lowtucker.solvers.models import Model, ProductModel, dot, full_rank_margin, has_full_rank
-from lowtucker.solvers.rgn import LARGE
 from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Status
 from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.uncertainty.information import random_noise
+from lowtucker.uncertainty.information import gram_is_affordable, random_noise
 
 __all__ = [
     "COSTLY",
@@ -38,7 +37,6 @@ __all__ = [
     "accuracy_at",
     "accuracy_of_block",
     "accuracy_unexamined",
-    "gram_is_affordable",
 ]
 
 # Flops of a gram matrix that is formed for the check; more are left to products
@@ -78,6 +76,9 @@ class Accuracy:
         Smallest eigenvalue in units of what rounding makes of zero: below 1, D has not full rank.
     share : float
         The same relative to the largest eigenvalue; NaN if it was not computed.
+    worst : float
+        Relative change of X in the weakest direction by a relative residual of 1 there; 0 if it
+        was not computed.
     """
 
     step: float
@@ -87,6 +88,7 @@ class Accuracy:
     spare: int
     margin: float
     share: float
+    worst: float = 0.0
 
     @property
     def determined(self) -> bool:
@@ -128,11 +130,12 @@ def accuracy_at(problem: Problem, result: Result, seed: Seed) -> Accuracy:
     """Accuracy of a result, by all measurements.
 
     No pass where the solver has just formed the normal equations there; one pass, and dof^2
-    numbers, where it pays to form them; otherwise some 20 to 100 passes, by products.
+    numbers, where it pays to form them, or dof forwards and m dof numbers where the operator has
+    no tangent design of its own; otherwise some 20 to 100 passes, by products.
     """
     X = result.X
     model = _model_of(problem, result)
-    if model is None and gram_is_affordable(problem, X):
+    if model is None and gram_is_affordable(problem, X, COSTLY):
         with uncounted() if _lost_its_model(problem, result) else nullcontext():
             model = Model.at(problem, X)
     if model is None:
@@ -194,13 +197,6 @@ def _lost_its_model(problem: Problem, result: Result) -> bool:
     return bool(abs(level - result.residual) <= 1e-9 * result.residual)
 
 
-def gram_is_affordable(problem: Problem, X: TuckerTensor) -> bool:
-    """Whether normal equations at X cost a pass, and little beside it; for every problem."""
-    dof = X.degrees_of_freedom
-    affordable = dof <= LARGE and int(np.max(problem.equations)) * dof**2 <= COSTLY
-    return bool(problem.A.traits.has_fast_tangent and affordable)
-
-
 def _by_eigenvalues(problem: Problem, model: Model) -> Accuracy:
     """Accuracy by the eigenvalues of the normal equations."""
     gram, gradient, residual = model.equations
@@ -224,7 +220,8 @@ def _by_eigenvalues(problem: Problem, model: Model) -> Accuracy:
     parts = _parts(model.T.X)
     directions = parts * inverse**2 / float(np.sum(1 / values**2))
     noise = sigma * math.sqrt(inverse) / size
-    return Accuracy(step / size, noise, sigma, directions, parts * spare, margin, share)
+    worst = float(problem.y_norm) / (math.sqrt(float(values[0])) * size)
+    return Accuracy(step / size, noise, sigma, directions, parts * spare, margin, share, worst)
 
 
 def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
@@ -247,7 +244,7 @@ def _by_products(problem: Problem, X: TuckerTensor, seed: Seed) -> Accuracy:
     step = math.hypot(step, _rounding(problem, inverse))
     parts = _parts(X)
     directions = float(parts * dof)
-    if squares[1:]:
+    if np.ptp(squares):
         directions = min(directions, 2 * inverse**2 / float(np.var(squares, ddof=1)))
     noise = sigma * math.sqrt(inverse) / size
     return Accuracy(step / size, noise, sigma, directions, parts * spare, math.inf, math.nan)

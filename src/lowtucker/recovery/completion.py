@@ -140,7 +140,7 @@ def complete(
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": share}
-    with Scope(problem, checkpoint, settings, X_true=X_true) as scope:
+    with Scope(problem, checkpoint, settings, X_true=fit.X_true) as scope:
         if no_rank:
             result = without_rank(scope.problem, fit.within(scope), share)
         else:

@@ -20,6 +20,8 @@ from lowtucker.limits import (
     AGREES,
     AGREES_ROUGHLY,
     ALMOST_ALL,
+    ALONE,
+    AMPLIFIED,
     DOUBTFUL,
     FEW_ERROR,
     HOPELESS,
@@ -305,6 +307,8 @@ def _approximated_by_search(case: Case) -> list[Finding]:
     score = case.score
     if score is None or not score < POOR_FIT or case.evidence.uneven or _at_rounding(case):
         return []
+    if case.evidence.accuracy.noise > AMPLIFIED * score:
+        return []
     text = f"Held-out measurements are predicted to {score:.2g}; larger ranks could not be tried."
     return [
         Finding("approximated", text, {"score": score}, Status.APPROXIMATED, changes=_more(case))
@@ -464,16 +468,32 @@ def not_determined(case: Case) -> list[Finding]:
     if not case.evidence.is_tucker:
         return []
     accuracy = _known_accuracy(case)
-    few = case.problem.equations == result.degrees_of_freedom < size(case.problem.shape)
-    if few or (accuracy is not None and not accuracy.determined):
+    different, dof = case.evidence.different, result.degrees_of_freedom
+    if different <= dof < size(case.problem.shape):
+        text = (
+            f"Only {different} of {case.problem.equations} equations are different, for {dof} "
+            "degrees of freedom. Take other measurements, or a smaller rank."
+        )
+        numbers: dict[str, float] = {"different": different, "dof": dof}
+        return [Finding("too few equations", text, numbers, status, changes=_more(case))]
+    if accuracy is not None and not accuracy.determined:
         text = (
             "The measurements do not determine X: the tangent design is rank-deficient. Take more "
             "measurements, or a smaller rank."
         )
-        numbers = {} if accuracy is None else {"margin": accuracy.margin}
+        numbers = {"margin": accuracy.margin}
         return [Finding("rank-deficient design", text, numbers, status, changes=_more(case))]
+    open_to = 0.0 if accuracy is None else float(result.residual) * accuracy.worst
+    if result.status is Status.CONVERGED and open_to > HOPELESS:
+        text = (
+            "Some directions of X are hardly measured: tensors that differ by "
+            f"{min(open_to, 1.0):.0%} fit to the residual reached, {result.residual:.1e}. Take "
+            "more measurements, or a smaller tol."
+        )
+        return [Finding("hardly measured", text, {"open": open_to}, status)]
     estimate, interval = result.error_estimate, result.error_interval
-    largest = FEW_ERROR if case.evidence.few and result.status is Status.NOISE_FLOOR else LARGEST
+    doubtful = case.evidence.few or (accuracy is not None and accuracy.directions < ALONE)
+    largest = FEW_ERROR if doubtful and result.status is Status.NOISE_FLOOR else LARGEST
     upper = largest if interval is None else interval[1]
     if result.status is Status.APPROXIMATED and estimate is not None and estimate <= POOR_FIT:
         return []

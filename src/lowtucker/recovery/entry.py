@@ -19,9 +19,11 @@ from lowtucker._array import (
     same_kind,
     to_numpy,
 )
-from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
+from lowtucker._array.clock import TimeUp
+from lowtucker._array.errors import OperatorWarning, UnderdeterminedWarning, warn_caller
 from lowtucker._array.random import Seed
 from lowtucker.operators import as_operator
+from lowtucker.operators.checks import inconsistency
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
@@ -38,7 +40,7 @@ from lowtucker.run.scope import Scope
 from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule, conditions
 from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, of_format, phases_of
-from lowtucker.status import UNDETERMINED
+from lowtucker.status import UNDETERMINED, Finding
 from lowtucker.tensor.rank import per_mode
 from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
@@ -72,8 +74,10 @@ def recover(
     A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
         An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``. A batch of problems (a
         DenseOperator with leading axes) is solved as one.
-    y : array, shape (m,)
-        The measurements.
+    y : array, shape (m,) or (k, m)
+        The measurements. The last axis counts them: (k, m) is a batch of k problems with one A,
+        also for k = 1, and the result has that axis. Only a column (m, 1), as MATLAB's files have
+        it, is read as (m,); give a row (1, m) of one problem as ``y[0]``.
     rank : tuple of int, int, "auto", RankSearch, Thresholding or None
         Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it,
         ``RankSearch(max=(10, 10, 5))`` up to a largest one. None, the default, needs none: data
@@ -122,8 +126,11 @@ def recover(
     checkpoint : path-like, optional
         File to keep the run in, written after epochs. Where it exists, the call resumes from it,
         and gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes
-        where there are more epochs, and always after ``max_seconds``, which start from zero. A
-        checkpoint of another problem or solver is refused.
+        where there are more epochs, and always after ``max_seconds``, which start from zero; one
+        that has more epochs than ``max_epochs`` is returned as it is, with a finding. A checkpoint
+        of another problem or solver is refused (see :func:`lowtucker.run.identity.fingerprint` for
+        what is not seen), and so is one that another process or thread is using
+        (``BlockingIOError``).
 
     Returns
     -------
@@ -176,13 +183,15 @@ def recover(
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
     settings = fit.identity | {"rank": rank, "held_out": 0.0}
-    with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
+    with Scope(problem, checkpoint, settings, start=start, X_true=fit.X_true) as scope:
         start = scope.into(start, "start")
+        fit = fit.within(scope)
+        contradictions = of_functions(scope)
         if no_rank and start is None:
-            result = without_rank(scope.problem, fit.within(scope))
+            result = without_rank(scope.problem, fit)
         else:
-            result = recovered(scope.problem, rank, fit.within(scope), start=start)
-    return explained(scope.export(result, noise_std), call)
+            result = recovered(scope.problem, rank, fit, start=start)
+    return explained(scope.export(result, noise_std).found(*contradictions), call)
 
 
 def iterate(
@@ -383,6 +392,27 @@ def warn_of_unsampled(problem: Problem) -> None:
         if found.kind in UNDETERMINED:
             advice = "Add measurements, or leave these slices out."
             warn_caller(f"{found} {advice}", UnderdeterminedWarning)
+
+
+def of_functions(scope: Scope) -> list[Finding]:
+    """Warn before the work of an operator whose functions contradict each other.
+
+    Only operators without a tangent design of their own are asked, for those are made of functions
+    that the package does not know. Three passes.
+    """
+    A = scope.problem.A
+    if A.traits.has_fast_tangent or not A.traits.forms_full_tensor or A.batch_shape:
+        return []
+    try:
+        with scope.clock.watched():
+            found = inconsistency(A, float(np.max(to_numpy(scope.problem.y_norm))))
+    except TimeUp:
+        return []
+    if found is None:
+        return []
+    text = f"{type(A).__name__}: {found}. lowtucker.check_adjoint(A) tests it in more detail."
+    warn_caller(text, OperatorWarning)
+    return [Finding("operator", text)]
 
 
 def _check_problem(problem: Any) -> None:

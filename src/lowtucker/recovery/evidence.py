@@ -100,8 +100,26 @@ class Evidence:
 
     @property
     def per_dof(self) -> float:
-        """Measurements per degree of freedom."""
-        return float(self.problem.equations / self.result.degrees_of_freedom)
+        """Measurements per degree of freedom, without multiples of others."""
+        return self.different / self.result.degrees_of_freedom
+
+    @cached_property
+    def different(self) -> int:
+        """Equations, without multiples of others. Two passes.
+
+        Those of rows that may be taken for independent ones are counted as they are where they are
+        plenty.
+        """
+        problem = self.problem
+        plenty = problem.equations >= PLENTY * self.result.degrees_of_freedom
+        if problem.A.traits.isotropic and plenty:
+            return int(problem.equations)
+        labels = problem.repeated_rows
+        if labels is None:
+            return int(problem.equations)
+        counting = slice(None) if problem.weights is None else to_numpy(problem.weights) > 0
+        parts = problem.equations // max(len(labels[counting]), 1)
+        return int(parts * len(np.unique(labels[counting])))
 
     @property
     def few(self) -> bool:

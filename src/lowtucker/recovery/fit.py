@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
 
-from lowtucker._array import Array, as_number, to_numpy
+from lowtucker._array import Array, as_number, as_time, to_numpy
 from lowtucker._array.clock import Clock
 from lowtucker._array.random import Seed
 from lowtucker.limits import PLENTY
@@ -79,8 +78,8 @@ class Fit:
             raise (ValueError if is_word else TypeError)(
                 f"loss must be one of {', '.join(get_args(Loss))}, got {self.loss!r:.80}."
             )
-        if self.max_seconds is not None and self.max_seconds != math.inf:
-            as_number(self.max_seconds, "max_seconds", positive=True)
+        if self.max_seconds is not None:
+            as_time(self.max_seconds, "max_seconds")
 
     def within(self, scope: Scope) -> Fit:
         """Return the same fit for the problem inside of a scope."""
@@ -276,7 +275,7 @@ def noise_floor(problem: Problem, noise_std: Any, dof: int) -> np.ndarray[Any, A
     share = chdtri(spare, LARGER) / equations
     size = to_numpy(problem.y_norm)
     size = np.where(size > 0, size, np.inf)
-    if np.any(std * np.sqrt(total) >= size):
+    if np.any(std >= size / np.sqrt(total)):
         raise ValueError(
             f"noise_std = {std:g} is as large as y itself, whose root mean square is "
             f"{float(np.min(size / np.sqrt(total))):.3g}: y is indistinguishable from zero signal. "

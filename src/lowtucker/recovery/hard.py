@@ -15,7 +15,7 @@ from lowtucker._array.readings import side_by_side
 from lowtucker.limits import FAR, INEXACT, OVERFITTED, PREDICTED_WORSE, UNFINISHED
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
-from lowtucker.recovery.accuracy import gram_is_affordable
+from lowtucker.recovery.accuracy import COSTLY
 from lowtucker.recovery.diagnosis import concluded, examined, larger_rank_of
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
@@ -33,6 +33,7 @@ from lowtucker.solvers.rsgd import Blocks
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.thresholding import Iterate
+from lowtucker.uncertainty.information import gram_is_affordable
 
 __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 
@@ -135,7 +136,7 @@ def each_diagnosed(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
 def models_at(problem: Problem, result: Result) -> Model | None:
     """Linear models at all tensors of a batch, by one pass; None where they would not pay."""
     X = result.X
-    if not gram_is_affordable(problem, X):
+    if not gram_is_affordable(problem, X, COSTLY):
         return None
     try:
         return Model.at(problem, X)

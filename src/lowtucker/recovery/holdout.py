@@ -59,14 +59,21 @@ class Holdout(NamedTuple):
 
     @classmethod
     def draw(cls, problem: Problem, share: float, seed: Seed) -> Holdout | None:
-        """Hold out a random share of the measurements that count; None where there are too few."""
+        """Hold out a random share of the measurements that count; None where there are too few.
+
+        Rows that are multiples of each other are held out together: those that are fitted would
+        predict the others.
+        """
         given = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
         counting = np.flatnonzero(given)
-        if counting.size < 2:
+        labels = None if problem.as_entries is not None else problem.repeated_rows
+        units = counting if labels is None else np.unique(labels[counting])
+        if units.size < 2:
             return None
-        drawn = generator(as_seed(seed), Stream.HELD_OUT).permutation(counting)
+        drawn = generator(as_seed(seed), Stream.HELD_OUT).permutation(units)
+        chosen = drawn[: max(1, round(share * units.size))]
         held = np.zeros(problem.m, dtype=bool)
-        held[drawn[: max(1, round(share * counting.size))]] = True
+        held[chosen if labels is None else np.isin(labels, chosen)] = True
         return cls.by_weights(problem, held)
 
     def score(self, X: Any, fit: Fit) -> Candidate:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+
+import numpy as np
 
 from lowtucker._array import eps
 from lowtucker._array.random import as_seed
@@ -16,6 +19,7 @@ from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
+from lowtucker.solvers.rows import gains_of_modes
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
@@ -31,6 +35,8 @@ TIE, NOISY_TIE = 1.02, 1.1
 POOR, FAIR, FEW, SMALL_RANK = 0.5, 0.05, 5.0, 4
 # Findings about the data, whatever is fitted to them
 OF_THE_DATA = ("fibres", "offset")
+# A gain that counts as zero
+TINY = 1e-300
 # Where the spectra have a gap the data are fitted to this
 EXACT = 1e-8
 
@@ -47,10 +53,54 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
     if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
         made = isotropic_rows(problem, as_seed(fit.seed))
     if made is None:
-        return _chosen(problem, fit, share)
+        return _unless_unseen(problem, fit, _chosen(problem, fit, share))
     made = weighted_by_error(made, fit)
     result = _chosen(made.problem, replace(fit, noise_std=None), share)
-    return of_given_rows(problem, fit, made, result)
+    return _unless_unseen(problem, fit, of_given_rows(problem, fit, made, result))
+
+
+def _unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
+    r"""Result with the error of directions that A hardly measures; no success where it is large.
+
+    Held-out measurements do not show what no measurement shows. With gains :math:`\lambda_i` of
+    the directions of a mode (:func:`~lowtucker.solvers.rows.gains_of_modes`), a relative residual
+    :math:`\rho` and a held-out error s, an X that has an equal part in all directions has the
+    error
+
+    .. math:: \Big( \frac{1}{n} \sum_i \min(1, \max(s^2, \rho^2 / \lambda_i)) \Big)^{1/2}
+
+    of which the largest of all modes is taken. Sampled entries have checks of their own. Four
+    passes, up to 64 of small tensors.
+    """
+    held = result.held_out if result.status is Status.APPROXIMATED else None
+    if held is None or problem.as_entries is not None or fit.loss != "squared":
+        return result
+    if not fits_in_memory(problem) or fit.time_is_up:
+        return result
+    error = _by_gains(problem, fit, float(result.residual), held)
+    if result.degrees_of_freedom > problem.equations:
+        text = (
+            f"X has {result.degrees_of_freedom:.0f} effective degrees of freedom, more than the "
+            f"{problem.equations} equations: that it predicts held-out measurements is chance."
+        )
+    elif error > max(POOR, held):
+        text = (
+            f"Some directions of a mode are hardly measured: an error of {error:.0%} is to be "
+            f"expected, though held-out measurements are predicted to {held:.2g}."
+        )
+    else:
+        return replace(result, **by_held_out(error))
+    found = Finding("hardly measured", text, {"estimate": error}, Status.UNDERDETERMINED)
+    return replace(result.found(found), error_estimate=None, error_interval=None)
+
+
+def _by_gains(problem: Problem, fit: Fit, residual: float, held: float) -> float:
+    """Error by the gains of the directions of all modes."""
+    squares = []
+    for gains in gains_of_modes(problem, as_seed(fit.seed)):
+        each = residual**2 / np.maximum(gains, TINY)
+        squares.append(float(np.mean(np.minimum(np.maximum(each, held**2), 1.0))))
+    return math.sqrt(max(squares))
 
 
 def _chosen(problem: Problem, fit: Fit, share: float) -> Result:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,6 +37,9 @@ SPREAD = 1.5
 STRONG = 2.5
 # Flops of the largest decomposition, in units of m N min(m, N)
 COSTLY = 1e10
+# Entries of tensors up to which an operator that is no matrix becomes one, by so many forwards: a
+# fit that met local minima took thousands
+FEW = 1000
 # Variances of noise that are tried, in units of the largest eigenvalue of A A*
 NOISE = (0.0, *np.logspace(-14, 3, 103).tolist())
 # With noise, shares of X that are unknown in the fits that lead from isotropic to given rows
@@ -217,7 +221,7 @@ def of_given_rows(problem: Problem, fit: Fit, made: Equivalent, result: Result) 
         misfit = made.noise > 0 and result.residual > MISFIT * made.noise
         if misfit and result.held_out is not None and result.status is not Status.CONVERGED:
             changes: Any = {"status": Status.APPROXIMATED, **by_held_out(result.held_out)}
-            result = replace(result, **changes)
+            result = _unless_by_chance(replace(result, **changes))
     else:
         result = _unless_by_chance(result)
         residual = float(to_numpy(problem.relative_residual(result.X)))
@@ -272,10 +276,10 @@ def isotropic_rows(
     to that of the entries of X, by maximum likelihood of the numbers :math:`U^* W^{1/2} y`, as if
     they were normal with variances proportional to :math:`s_i^2 + \delta`.
 
-    Only NumPy matrices of up to :math:`m N \min(m, N) = 10^{10}` are decomposed; sparse, stored and
-    distributed matrices, functions and structured operators are not, but their rows are scaled
-    where row norms are at hand. Nothing is done for tensors of more than 10^7 entries: adjoints of
-    random vectors tell how rows differ, and are formed in full.
+    Only NumPy matrices of up to :math:`m N \min(m, N) = 10^{10}` are decomposed. So are the rows of
+    all other operators where tensors have at most 1000 entries, by as many forwards; beyond, rows
+    are scaled where their norms are at hand. Nothing is done for tensors of more than 10^7 entries:
+    adjoints of random vectors tell how rows differ, and are formed in full.
 
     Notes
     -----
@@ -285,7 +289,7 @@ def isotropic_rows(
     m, N = problem.m, size(problem.shape)
     if N > FULL:
         return None
-    rows = problem.A.rows_in_memory() if m * N * min(m, N) <= COSTLY else None
+    rows = _rows_at_hand(problem)
     if rows is None and not problem.A.traits.has_fast_row_norms:
         return None
     before = spread_of_rows(problem, seed)
@@ -297,8 +301,29 @@ def isotropic_rows(
         if made.spreads[1] <= SPREAD:
             return made
     if rows is not None:
-        return _orthogonal(problem, rows.reshape(m, N), before)
+        return _orthogonal(problem, rows().reshape(m, N), before)
     return made if made is not None and made.spreads[1] < before / 2 else None
+
+
+def _rows_at_hand(problem: Problem) -> Callable[[], NumPyArray] | None:
+    """How to get the rows as a matrix that can be decomposed; None where there is no way.
+
+    Those of functions and of structured operators are the measurements of the unit tensors.
+    """
+    A, m, N = problem.A, problem.m, size(problem.shape)
+    if m * N * min(m, N) > COSTLY or A.batch_shape:
+        return None
+    rows = A.rows_in_memory()
+    if rows is not None:
+        return lambda: np.asarray(rows)
+    if N > FEW:
+        return None
+
+    def measured() -> NumPyArray:
+        units = like(np.eye(N).reshape(N, *problem.shape), problem.y, problem.tensor_dtype)
+        return np.asarray(to_numpy(A.forward(units))).T
+
+    return measured
 
 
 def _of_equal_norm(problem: Problem, before: float, seed: tuple[int, int]) -> Equivalent:

@@ -8,39 +8,31 @@ file holds numbers and JSON, no pickle, with a checksum of all of it.
 from __future__ import annotations
 
 import os
-import re
 import time
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from lowtucker._array import Array, eps, is_array, like, size, to_numpy
+from lowtucker._array import Array, size
 from lowtucker._array.errors import CheckpointWarning, FileFormatError, warn_caller
-from lowtucker._array.random import Stream, generator
 from lowtucker._version import __version__
-from lowtucker.operators.base import MeasurementOperator
-from lowtucker.problem import Problem
 from lowtucker.run.codec import Codec
 from lowtucker.run.execute import Keeper
+from lowtucker.run.identity import Identity
 from lowtucker.run.ledger import Ledger
+from lowtucker.run.lock import FileLock
 from lowtucker.run.result import Result, Verdict
-from lowtucker.solvers import State
-from lowtucker.status import Status
-from lowtucker.tensor.random import random_tucker
-from lowtucker.tensor.tucker import TuckerTensor
-from lowtucker.thresholding import Iterate
+from lowtucker.status import Finding, Status
 
-__all__ = ["Journal", "fingerprint"]
+__all__ = ["Journal"]
 
-MAGIC = b"lowtucker checkpoint 3\n"
+MAGIC = b"lowtucker checkpoint 4\n"
 # The time between two writings is at least so many times what one takes
 RARELY = 20
 # Endings that a later call, with other limits, resumes from
 LIMITED = {Status.MAX_EPOCHS, Status.MAX_SECONDS}
-# Numbers of a matrix that are hashed
-HASHED = 1 << 24
-CODEC = Codec(Result, Verdict, Ledger)
+CODEC = Codec(Result, Verdict, Ledger, Identity)
 
 
 class Journal(Keeper):
@@ -50,7 +42,7 @@ class Journal(Keeper):
     ----------
     path : path-like
         The checkpoint; the one before it is kept beside it, with ``.previous`` added.
-    whose : dict of str to str
+    whose : Identity
         What problem and solver these are; another's checkpoint is refused.
     example : array
         Tensors come back as arrays of this kind.
@@ -58,26 +50,38 @@ class Journal(Keeper):
     Notes
     -----
     Written after an epoch, but so seldom that it takes at most a twentieth of the time. A file
-    takes the place of the last one when it is complete, or never.
+    takes the place of the last one when it is complete, or never. One call at a time has it: a
+    second one is refused (``BlockingIOError``) until :meth:`release`, or until the process of the
+    first has ended.
     """
 
     keeps = True
 
-    def __init__(self, path: Any, whose: dict[str, str], example: Array) -> None:
+    def __init__(self, path: Any, whose: Identity, example: Array) -> None:
         self.path, self.whose, self.example = _checked(path), whose, example
         self.given = os.fspath(path)  # as the user knows it
         self.trouble = ""  # why the file could not be written, where that is so
         self.closed = False  # whether a fit was interrupted, or time is up: no more is kept
-        self.previous = self.path.with_name(self.path.name + ".previous")
+        self.previous = _previous(self.path)
         # of each finished fit: its limit, its result, and its last epoch where a limit ended it
         self.fits: list[tuple[int | None, Result, Any]] = []
         self.current: Any = None  # the last epoch of the fit at work
         self.position = 0
         self._written = self._cost = 0.0
         self._changed = True  # since it was written
-        if self.path.exists():
-            self._read()
-            self._changed = False
+        self._beyond: tuple[int, int] | None = None  # epochs that were kept, and a lower limit
+        self._lock = FileLock(self.path, "checkpoint")
+        try:
+            if self.path.exists():
+                self._read()
+                self._changed = False
+        except BaseException:
+            self.release()
+            raise
+
+    def release(self) -> None:
+        """Let other calls have the file."""
+        self._lock.release()
 
     def next_fit(self, max_epochs: int | None) -> tuple[Result | None, Any]:
         """Result of the next fit if it is finished, or else what to resume from, if anything."""
@@ -86,13 +90,33 @@ class Journal(Keeper):
         k, self.position = self.position, self.position + 1
         if k < len(self.fits):
             limit, result, last = self.fits[k]
+            self._note_epochs(result.epochs, max_epochs)
             if last is None or (
                 limit == max_epochs and Status.MAX_SECONDS not in _statuses(result)
             ):
                 return result, None
             del self.fits[k:]  # there is more time, or there are more epochs: that fit resumes
             self.current = last
+        elif self.current is not None:
+            self._note_epochs(self.current.epochs, max_epochs)
         return None, self.current
+
+    def _note_epochs(self, epochs: Any, limit: int | None) -> None:
+        """Note that a fit has more epochs than are allowed: it ends where it is."""
+        kept = int(np.max(epochs))
+        if limit is not None and kept > limit:
+            self._beyond = (kept, limit)
+
+    def findings(self) -> list[Finding]:
+        """What there is to say of the checkpoint, beside whether it resumes."""
+        if self._beyond is None:
+            return []
+        kept, limit = self._beyond
+        text = (
+            f"The checkpoint already has {kept} epochs, more than max_epochs={limit}: none were "
+            "added. For a run of fewer epochs give the checkpoint another name, or none."
+        )
+        return [Finding("more epochs", text, {"epochs": kept, "max_epochs": limit})]
 
     def close(self) -> None:
         """Keep nothing of what follows."""
@@ -151,7 +175,7 @@ class Journal(Keeper):
         arrays: dict[str, Any] = {}
         content = {
             "version": __version__,
-            "whose": self.whose,
+            "whose": CODEC.encode(self.whose, arrays, "whose"),
             "fits": CODEC.encode(self.fits, arrays, "fits"),
             "current": CODEC.encode(self.current, arrays, "current"),
         }
@@ -182,18 +206,9 @@ class Journal(Keeper):
 
     def _read(self) -> None:
         content, arrays = _unpacked(self.path, self.previous)
-        there = content["whose"]
-        if there != self.whose:
-            names = [name for name in {**there, **self.whose} if
-                     there.get(name) != self.whose.get(name)]  # fmt: skip
-            lines = "; ".join(
-                f"{name}: there {there.get(name)}, here {self.whose.get(name)}" for name in names
-            )
-            raise ValueError(
-                f"checkpoint {self.path} belongs to another call. {lines}. Give the checkpoint "
-                "another name, or delete it."
-            )
         try:
+            there = CODEC.decode(content["whose"], arrays)
+            different = self.whose.differences(there)
             fits = CODEC.decode(content["fits"], arrays, self.example)
             self.fits = [(limit, result, last) for limit, result, last in fits]
             self.current = CODEC.decode(content["current"], arrays, self.example)
@@ -201,6 +216,15 @@ class Journal(Keeper):
             raise FileFormatError(
                 f"checkpoint {self.path} was not written by lowtucker. Delete it to start over."
             ) from error
+        if different:
+            raise ValueError(
+                f"checkpoint {self.path} belongs to another call. {'; '.join(different)}. Give the "
+                "checkpoint another name, or delete it."
+            )
+
+
+def _previous(path: Path) -> Path:
+    return path.with_name(path.name + ".previous")
 
 
 def _statuses(result: Result) -> set[Status]:
@@ -254,89 +278,15 @@ def _check_member(file: Any, member: Any) -> None:
 
 
 def _checked(path: Any) -> Path:
-    import tempfile
+    from lowtucker.io.guards import check_target
 
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f'checkpoint must be the path of a file, got {path!r}. Try "run.ckpt".')
     file = Path(os.path.realpath(path))
-    what = ""
-    if file.is_dir():
-        what = "is a folder"
-    elif not file.absolute().parent.is_dir():
-        what = "is in a folder that does not exist"
-    elif file.exists() and not file.is_file():
-        what = "is a pipe or a device, not a file"  # reading it may wait for ever
-    if what:
-        raise ValueError(f'checkpoint {file} {what}. Try "run.ckpt".')
     try:
-        with tempfile.TemporaryFile(dir=file.parent):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"checkpoint {file} cannot be written there ({error.strerror}). Try another folder."
-        ) from error
+        for one in (Path(path), _previous(file)):
+            check_target(one)
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "reason", error)
+        raise ValueError(f'checkpoint {reason}. Try "run.ckpt".') from error
     return file
-
-
-def fingerprint(
-    problem: Problem, start: Any, X_true: Any, settings: dict[str, Any]
-) -> dict[str, str]:
-    """Identify a problem and how it is solved.
-
-    A matrix in memory is hashed unless it is large; other operators are known by what they measure
-    of one random tensor, which reads their rows once.
-    """
-    return {
-        "shape": str(problem.shape),
-        "measurements": str(problem.m),
-        "operator": f"{type(problem.A).__name__} {_known(problem.A)}",
-        "y": _digest(problem.y),
-        "weights": _digest(problem.weights),
-        "start": _digest_start(start),
-        "X_true": _digest(X_true),
-        **{name: re.sub(r" at 0x\w+", "", repr(value)) for name, value in settings.items()},
-    }
-
-
-def _known(A: MeasurementOperator) -> str:
-    """Hash of a matrix in memory that is not large; of others what is measured of a tensor."""
-    matrix: Any = getattr(A, "matrix", None)
-    if is_array(matrix) and size(tuple(matrix.shape)) <= HASHED:
-        return f"{_digest(matrix)} {getattr(A, 'order', '')}".strip()
-    return _probe(A)
-
-
-def _probe(A: MeasurementOperator) -> str:
-    """Some numbers of what is measured of a random tensor, as far as rounding leaves them."""
-    X = random_tucker(A.shape, (1,) * len(A.shape), seed=int(Stream.PROBE))
-    parts = [like(part, A.prototype, A.dtype) for part in (X.core, *X.factors)]
-    y = to_numpy(A.forward(TuckerTensor.trusted(parts[0], parts[1:])))
-    signs = generator(0, Stream.PROBE).choice([-1.0, 1.0], size=(2, A.m))
-    seen = np.ravel(y @ signs.T)
-    digits = 6 if eps(y) < 1e-10 else 3
-    numbers = [np.linalg.norm(y), *seen.real, *seen.imag]
-    return " ".join(f"{number:.{digits}g}" for number in numbers)
-
-
-def _digest_start(start: Any) -> str:
-    """Hash of a tensor to start from, and of where in its run a state is."""
-    state = getattr(start, "state", start)
-    told = _digest(getattr(start, "X", start))
-    if not isinstance(state, State):
-        return told
-    return f"{told} of a state after {state.t} steps, phase {state.phase}, seed {state.seed}"
-
-
-def _digest(x: Any) -> str:
-    """Short hash of an array, a tensor, or nothing."""
-    import hashlib
-
-    if x is None:
-        return "none"
-    parts = list(x.parts().values()) if isinstance(x, Iterate) else [x]
-    made = hashlib.sha256()
-    for part in parts:
-        array = np.ascontiguousarray(to_numpy(part))
-        made.update(f"{array.dtype} {array.shape}".encode())
-        made.update(array.tobytes())
-    return made.hexdigest()[:16]

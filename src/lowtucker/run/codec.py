@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import fields
 from typing import Any
 
@@ -14,7 +14,7 @@ from lowtucker.solvers import Memory, State
 from lowtucker.status import Finding, Status
 from lowtucker.thresholding import FORMATS, Iterate
 
-__all__ = ["Codec"]
+__all__ = ["Codec", "check_members"]
 
 # What a state has that is recomputed from X
 RECOMPUTED = {State: ("cache",)}
@@ -103,6 +103,26 @@ class Codec:
         """Records by name: those of every solver, also of those that users wrote."""
         kinds = (State, Finding, *self.records, *_subclasses(Memory))
         return {kind.__name__: kind for kind in kinds}
+
+
+def check_members(value: Any, names: Set[str]) -> None:
+    """Raise ValueError unless the arrays of a file are those that its JSON lists.
+
+    A name that was damaged in the directory of an archive makes an array appear under another.
+    """
+    listed = _names(value)
+    if missing := sorted(listed - names):
+        raise ValueError(f"{len(missing)} of its {len(listed)} arrays are missing: {missing[0]}")
+    if surplus := sorted(names - listed):
+        raise ValueError(f"{len(surplus)} arrays do not belong to it: {surplus[0]!r:.80}")
+
+
+def _names(value: Any) -> set[str]:
+    """Names of the arrays in a JSON value."""
+    if isinstance(value, dict):
+        found = {value["array"]} if set(value) == {"array"} else set()
+        return found.union(*map(_names, value.values()))
+    return set().union(*map(_names, value)) if isinstance(value, list) else set()
 
 
 def _subclasses(kind: type) -> Iterator[type]:

@@ -49,6 +49,12 @@ class Keeper:
     def finish(self, max_epochs: int | None, result: Any, kept: Any) -> None:
         """Note the end of a fit."""
 
+    def write(self) -> None:
+        """Write what is not written yet."""
+
+    def release(self) -> None:
+        """Let other calls have what it keeps fits in."""
+
 
 def execute(
     problem: Problem,

@@ -24,7 +24,7 @@ from lowtucker.problem import Problem
 from lowtucker.run.history import History
 from lowtucker.run.interrupt import Interrupt
 from lowtucker.run.ledger import Found, Ledger
-from lowtucker.run.progress import Callback, Progress
+from lowtucker.run.progress import Callback, Progress, is_request
 from lowtucker.run.result import Result, Verdict
 from lowtucker.run.stopping import Stalled, StoppingRule, epochs_allowed, tolerance
 from lowtucker.solvers import Bound, Solver, State
@@ -260,8 +260,8 @@ class Run:
             self.clock.seconds,
             self.clock.limit,
         )
-        requests = [callback(progress) for callback in callbacks]
-        if True in requests:
+        requests = [is_request(callback(progress)) for callback in callbacks]
+        if any(requests):
             self.interrupt()
 
     def _start_phase(self, start: Any) -> None:

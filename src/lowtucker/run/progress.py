@@ -9,7 +9,20 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-__all__ = ["Callback", "Progress", "ProgressBar"]
+__all__ = ["Callback", "Progress", "ProgressBar", "is_request"]
+
+
+def is_request(returned: Any) -> bool:
+    """Whether what a callback returned asks to stop; refuses what is neither True, False nor None.
+
+    A number or an array would be taken for a request, or not, by chance.
+    """
+    if returned is None or isinstance(returned, bool | np.bool_):
+        return bool(returned)
+    raise TypeError(
+        f"callbacks must return True to stop the run, or None, got {type(returned).__name__}. "
+        "Try bool(...), or return nothing."
+    )
 
 
 @dataclass(frozen=True, repr=False)

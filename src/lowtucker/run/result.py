@@ -17,7 +17,7 @@ from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.run.advice import Words, advised, estimate_text
 from lowtucker.run.call import Call
-from lowtucker.run.codec import Codec
+from lowtucker.run.codec import Codec, check_members
 from lowtucker.run.history import History
 from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
@@ -348,8 +348,9 @@ class Result:
 
     def _method(self, method: str) -> str:
         """Which error bars to use."""
-        if method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, got {method!r}.")
+        if not isinstance(method, str) or method not in METHODS:
+            kind = ValueError if isinstance(method, str) else TypeError
+            raise kind(f"method must be one of {', '.join(METHODS)}, got {method!r:.80}.")
         if method != "auto":
             return method
         sure = self.status is Status.NOISE_FLOOR and not self.borderline
@@ -580,18 +581,20 @@ def load(path: str | os.PathLike[str]) -> Result:
     """
     import json
 
-    from lowtucker.io import describe, load_array
+    from lowtucker.io import describe
+    from lowtucker.io.arrays import load_members
 
-    sizes = {info.name: info.nbytes for info in describe(path)}
-    if "meta" not in sizes:
+    infos = {info.name: info for info in describe(path)}
+    if infos.get("meta") is None:
         raise FileFormatError(
             f"{path} is not a lowtucker result: expected a file written by result.save(path). "
             "Try lowtucker.io.load_array for other arrays."
         )
     try:
-        if sizes["meta"] > LONGEST_META:
-            raise ValueError(f"{sizes['meta']} bytes of text")
-        meta = json.loads(load_array(path, "meta").tobytes())
+        about = infos.pop("meta")
+        if about.nbytes > LONGEST_META:
+            raise ValueError(f"{about.nbytes} bytes of text")
+        meta = json.loads(load_members(path, [about])["meta"].tobytes())
         if meta["format"].split()[:2] == ["lowtucker", "stream"]:
             raise FileFormatError(f"{path} is a stream. Try lowtucker.Online.load(path).")
         if meta["format"] != FORMAT:
@@ -599,7 +602,8 @@ def load(path: str | os.PathLike[str]) -> Result:
                 f"{path} has the format {meta['format']!r}, this version reads {FORMAT!r}. "
                 "Upgrade lowtucker."
             )
-        arrays = {name: load_array(path, name) for name in set(sizes) - {"meta"}}
+        check_members(meta["result"], set(infos))
+        arrays = load_members(path, list(infos.values()))
         return _unpacked(meta["result"], arrays)
     except FileFormatError:
         raise

@@ -15,12 +15,21 @@ from lowtucker._array.clock import Clock
 from lowtucker._array.readings import Readings
 from lowtucker._array.threads import few_blas_threads
 from lowtucker.problem import Problem
-from lowtucker.run.checkpoint import Journal, fingerprint
+from lowtucker.run.checkpoint import Journal
 from lowtucker.run.execute import Keeper
+from lowtucker.run.identity import fingerprint
 from lowtucker.run.interrupt import Interrupt, interruptible
 from lowtucker.run.progress import Callback, Progress
 from lowtucker.run.result import Result
-from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of
+from lowtucker.run.units import (
+    Units,
+    check_tensor,
+    into_units,
+    out_of_units,
+    scaled,
+    solver_in_units,
+    units_of,
+)
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
 from lowtucker.uncertainty.bars import Uncertainty
@@ -84,6 +93,7 @@ class Scope:
 
     def __enter__(self) -> Scope:
         with ExitStack() as stack:
+            stack.callback(self.keeper.release)
             self.interrupt = stack.enter_context(interruptible())
             stack.enter_context(self._readings.counting())
             stack.enter_context(without_gradients())
@@ -94,6 +104,8 @@ class Scope:
         return self
 
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
+        if error is None:
+            self.keeper.write()
         self._stack.__exit__(kind, error, trace)
         if isinstance(error, OSError) and self.keeper.partial is not None:  # rows are unreadable
             error.result = out_of_units(self.keeper.partial, self.units)  # type: ignore[attr-defined]
@@ -101,6 +113,8 @@ class Scope:
 
     def into(self, value: Any, name: str) -> Any:
         """Start or truth, as a call may give them, in the units of X."""
+        if value is not None:
+            check_tensor(value, name, self._given, self.units)
         return into_units(value, self.units, name)
 
     def solver(self, solver: Any) -> Any:
@@ -113,7 +127,12 @@ class Scope:
 
     def limit_time(self, max_seconds: float | None, solver: Any) -> None:
         """Limit the wall time of the call; None is the default, infinity is no limit."""
-        self._by_default = max_seconds is None and solver == "auto" and is_small(self._given)
+        self._by_default = (
+            max_seconds is None
+            and isinstance(solver, str)
+            and solver == "auto"
+            and is_small(self._given)
+        )
         limit = DEFAULT_SECONDS if self._by_default else max_seconds
         self.clock.limit = None if limit == math.inf else limit
 
@@ -142,7 +161,7 @@ class Scope:
         result = result.found(*self._time_limit(result))
         if not isinstance(self.keeper, Journal):
             return result
-        self.keeper.write()
+        result = result.found(*self.keeper.findings())
         if self.keeper.trouble:
             text = f"The checkpoint could not be written: {self.keeper.trouble}."
             return result.found(Finding("checkpoint not written", text))
@@ -182,8 +201,10 @@ def is_small(problem: Problem) -> bool:
 
 def check_callbacks(callbacks: Any) -> None:
     """Refuse what is not a sequence of callables."""
-    fit = isinstance(callbacks, Sequence) and all(
-        callable(c) and not isinstance(c, type) for c in callbacks
+    fit = (
+        isinstance(callbacks, Sequence)
+        and not isinstance(callbacks, str | bytes)
+        and all(callable(c) and not isinstance(c, type) for c in callbacks)
     )
     if not fit:
         raise TypeError(

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from lowtucker._array import as_integer, as_number
+from lowtucker._array import as_integer, as_number, as_time
 from lowtucker.status import Status
 
 __all__ = [
@@ -214,7 +214,7 @@ class MaxEpochs(StoppingRule):
 
 @dataclass(frozen=True)
 class MaxSeconds(StoppingRule):
-    """The iterations took so many seconds; looked at when an epoch ends."""
+    """The iterations took so many seconds, never for ``math.inf``; looked at after every epoch."""
 
     seconds: float
     status: Status = Status.MAX_SECONDS
@@ -222,7 +222,7 @@ class MaxSeconds(StoppingRule):
     def __post_init__(self) -> None:
         """Check the number."""
         self._check_status()
-        as_number(self.seconds, "max_seconds", positive=True)
+        as_time(self.seconds, "max_seconds")
 
     def met(self, history: Columns) -> Mask:
         """Compare the clock."""

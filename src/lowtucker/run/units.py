@@ -13,9 +13,20 @@ from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from lowtucker._array import Array, as_float, as_number, eps, like, namespace, size, to_numpy
+from lowtucker._array import (
+    Array,
+    as_float,
+    as_number,
+    eps,
+    is_complex,
+    like,
+    namespace,
+    size,
+    to_numpy,
+)
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
+from lowtucker.operators.combined import is_real
 from lowtucker.problem import Problem
 from lowtucker.run.history import History
 from lowtucker.run.result import Result
@@ -26,6 +37,7 @@ from lowtucker.thresholding import Iterate
 
 __all__ = [
     "Units",
+    "check_tensor",
     "into_units",
     "out_of_units",
     "scaled",
@@ -43,6 +55,11 @@ REACH = (16, 160)
 OF_A = 0.75
 # Exponents of the largest and smallest tensors that can be told from infinity and zero
 LIMIT = (110, 1000)
+# Power of two by which numbers whose norm overflows are made smaller
+FAR = 64
+# Exponents of a start or a truth, in the units of X, up to which squares of its measurements, and
+# of its distance from X, do not overflow
+LARGEST = (40, 300)
 # Rows that settle the exponent of A
 ROWS = 16
 
@@ -103,7 +120,6 @@ def units_of(problem: Problem) -> Units:
     y, w = problem.y, problem.weights
     if w is not None:
         y = namespace(y).where(w > 0, y, namespace(y).zeros_like(y))
-    length = float(norm(y))
     single = eps(y) > 1e-10
     if problem.batch_shape:
         _check_one_scale(y)
@@ -111,7 +127,8 @@ def units_of(problem: Problem) -> Units:
     of_w = 0 if w is None else exponent(namespace(w).max(w)) // 2 * 2
     known = problem.A.scale_exponent()
     of_A = exponent_of(problem.A) if known is None else known
-    of_y = exponent(length) if length else of_A  # zero is zero in any units
+    of_y = exponent_of_norm(y)
+    of_y = of_A if of_y is None else of_y  # zero is zero in any units
     if abs(of_y - of_A) > limit:
         raise ValueError(
             f"A takes a tensor of norm 1 to measurements of norm 2^{of_A}, and y has the norm "
@@ -123,10 +140,22 @@ def units_of(problem: Problem) -> Units:
     return Units(of_A if abs(of_A) > OF_A * reach else 0, of_y, of_w)
 
 
+def exponent_of_norm(y: Array) -> int | None:
+    """Exponent of the norm, which may exceed the largest number; None for zero."""
+    for power in (0, FAR):
+        with np.errstate(over="ignore"):
+            length = float(norm(shifted(y, -power)))
+        if math.isfinite(length):
+            break
+    return exponent(length) + power if length else None
+
+
 def _check_one_scale(y: Array) -> None:
     """Refuse a batch whose problems are of so different scales that one unit cannot serve all."""
-    sizes = np.ravel(to_numpy(norm(y, batch_ndim=y.ndim - 1)))
-    sizes = sizes[np.isfinite(sizes) & (sizes > 0)]
+    with np.errstate(over="ignore"):
+        sizes = np.ravel(to_numpy(norm(y, batch_ndim=y.ndim - 1)))
+    sizes = np.minimum(sizes, np.finfo(sizes.dtype).max)
+    sizes = sizes[sizes > 0]
     most = float(np.finfo(sizes.dtype).max) ** 0.25
     if len(sizes) > 1 and sizes.max() / most > sizes.min():
         raise ValueError(
@@ -189,6 +218,28 @@ def solver_in_units(solver: Any, units: Units) -> Any:
     if not isinstance(solver, Solver) or units.plain:
         return solver
     return solver.in_units(2 * units.A + units.weights)
+
+
+def check_tensor(value: Any, name: str, problem: Problem, units: Units) -> None:
+    """Refuse a start or a truth of another field than X, or so large that its squares overflow."""
+    X = value.X if isinstance(value, State | Result) else value
+    X = X if isinstance(X, Iterate) else as_float(X, name)
+    first = next(iter(X.parts().values())) if isinstance(X, Iterate) else X
+    if is_complex(first) and is_real(problem.tensor_dtype):
+        raise ValueError(
+            f"{name} is complex, but A and y are real, and so is X. Give the real part of {name}, "
+            "or a complex A: lowtucker.DenseOperator(matrix, shape, dtype=complex)."
+        )
+    if isinstance(value, State | Result):
+        return  # of a run, which ends where it diverges
+    most = LARGEST[eps(first) < 1e-10]
+    with np.errstate(over="ignore"):
+        of_X = exponent_of_norm(namespace(first).reshape(first, (-1,)))
+    if of_X is not None and of_X - units.X > most:
+        raise ValueError(
+            f"{name} has the norm 2^{of_X}, whose measurements have squares that overflow. Give "
+            f"{name} in the units of X: y = A(X)."
+        )
 
 
 def into_units(value: Any, units: Units, name: str) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 from lowtucker._array import Array, like, to_numpy
 from lowtucker._array.errors import FileFormatError
 from lowtucker._version import __version__
-from lowtucker.run.codec import Codec
+from lowtucker.run.codec import Codec, check_members
 from lowtucker.streams.averages import Averages
 from lowtucker.streams.blocks import Block
 from lowtucker.streams.intact import check_intact
@@ -59,22 +59,24 @@ def load_state(path: str | os.PathLike[str], example: Array | None) -> State:
     """Read a state, with arrays of the kind of an example."""
     import json
 
-    from lowtucker.io import describe, load_array
+    from lowtucker.io import describe
+    from lowtucker.io.arrays import load_members
 
-    sizes = {info.name: info.nbytes for info in describe(path)}
-    if not 0 < sizes.get("meta", 0) <= LONGEST_META:
+    infos = {info.name: info for info in describe(path)}
+    if "meta" not in infos or not 0 < infos["meta"].nbytes <= LONGEST_META:
         raise FileFormatError(
             f"{path} is not a stream: expected a file written by online.save(path). Try "
             "lowtucker.load for results, lowtucker.io.load_array for arrays."
         )
     try:
-        meta = json.loads(load_array(path, "meta").tobytes())
+        meta = json.loads(load_members(path, [infos.pop("meta")])["meta"].tobytes())
         if meta["format"] != FORMAT:
             raise FileFormatError(
                 f"{path} has the format {meta['format']!r}, expected {FORMAT!r}. Try "
                 "lowtucker.load for results."
             )
-        arrays = {name: load_array(path, name) for name in set(sizes) - {"meta"}}
+        check_members(meta["stream"], set(infos))
+        arrays = load_members(path, list(infos.values()))
         return _unpacked(meta["stream"], arrays, example)
     except FileFormatError:
         raise

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import is_array, like
+from lowtucker._array import as_array, is_array, like, to_numpy
 from lowtucker._array.random import Seed
 from lowtucker.operators import entries
 from lowtucker.run.result import Result
@@ -133,7 +133,7 @@ class Online:
         weights : array, shape (b,), optional
         """
         self._check_open()
-        index = np.asarray(indices)
+        index = to_numpy(as_array(indices, "indices"))
         if index.shape == (len(self.shape),) and not np.ndim(values):
             index = index[None, :]
         if not len(np.atleast_1d(index)) and not np.size(values):

@@ -11,6 +11,7 @@ import numpy as np
 
 from lowtucker._array import Array, as_array_shape, as_number, like, real_dtype
 from lowtucker._array.errors import UnderdeterminedWarning
+from lowtucker._array.memory import check_room
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
@@ -67,10 +68,15 @@ class Settings:
         """Settings in one spelling; refuses what a user must not give."""
         shape = as_array_shape(self.shape)
         rank = attainable_rank(check_rank(self.rank, shape))
+        dof = degrees_of_freedom(shape, rank)
+        check_room(
+            2 * 8 * dof**2,
+            f"A stream of rank {rank}, with {dof} degrees of freedom, keeps dof^2 numbers, which",
+            "Try a smaller rank or shape, or lowtucker.recover on all measurements.",
+        )
         memory, tol = self.memory, as_number(self.tol, "tol", 0.0)
         if memory is not None:
             memory = as_number(memory, "memory", positive=True)
-            dof = degrees_of_freedom(shape, rank)
             if memory < dof:
                 raise ValueError(
                     f"memory must be at least {dof} measurements, one for each degree of freedom "

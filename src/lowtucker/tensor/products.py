@@ -11,6 +11,7 @@ import numpy as np
 from lowtucker._array import (
     Array,
     adjoint,
+    as_flag,
     as_float,
     as_float_on,
     as_integer,
@@ -127,6 +128,7 @@ def multi_mode_product(
     (5, 3, 1)
     """
     X = as_float(as_tensor(X, "X"), "X")
+    as_flag(transpose, "transpose")
     try:
         matrices = list(matrices)
     except TypeError:

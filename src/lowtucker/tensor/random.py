@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
 from lowtucker._array import as_flag, as_float_dtype, as_integer, as_number, as_shape
 from lowtucker._array.linalg import qr
+from lowtucker._array.memory import check_room
 from lowtucker._array.random import Seed, Stream, as_seed, generator
 from lowtucker.tensor.rank import check_rank
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["gaussians", "random_tucker", "stack_seeds"]
+__all__ = ["MOST_TRIALS", "gaussians", "items_of", "random_tucker", "stack_seeds"]
+
+# Random trials of one call, at most: of a microsecond each they would take a second
+MOST_TRIALS = 10**6
+# Bytes that an item of a batch takes before it is stacked, beside its numbers
+OF_ITEM = 1 << 9
 
 
 def random_tucker(
@@ -51,6 +58,12 @@ def random_tucker(
     dtype = as_float_dtype(dtype)
     as_flag(orthonormal, "orthonormal")
     mean = dtype.type(as_number(core_mean, "core_mean"))
+    numbers = math.prod(rank) + sum(n * r for n, r in zip(shape, rank, strict=True))
+    check_room(
+        2 * numbers * dtype.itemsize * items_of(trials),  # one copy by the decompositions
+        f"Core and factors of {numbers} numbers{'' if trials is None else ', times trials,'}",
+        "Try a smaller shape, rank or number of trials.",
+    )
     cores, factors = [], []
     for one in stack_seeds(seed, trials):
         rng = generator(one, Stream.TENSOR)
@@ -63,12 +76,17 @@ def random_tucker(
     return TuckerTensor.from_factors(np.stack(cores), stacked)
 
 
+def items_of(trials: int | None) -> int:
+    """The number of items of a batch; 1 if ``trials`` is None."""
+    return 1 if trials is None else as_integer(trials, "trials")
+
+
 def stack_seeds(seed: Seed, trials: int | None) -> list[Seed]:
     """Return the seeds of the items of a batch, or one seed if ``trials`` is None."""
     number, trial = as_seed(seed)
-    if trials is None:
-        return [(number, trial)]
-    return [(number, trial + k) for k in range(as_integer(trials, "trials"))]
+    count = items_of(trials)
+    check_room(OF_ITEM * count, f"A batch of {count} items", "Try fewer trials.")
+    return [(number, trial + k) for k in range(count)]
 
 
 def gaussians(

@@ -14,6 +14,7 @@ from lowtucker._array import (
     as_number,
     as_shape,
     as_tensor,
+    as_tuple,
     eps,
     to_numpy,
 )
@@ -79,10 +80,8 @@ def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, 
         raise TypeError(
             f"rank must have one entry per mode, got the number {rank}. Try rank={example}."
         )
-    try:
-        entries = tuple(rank)
-    except TypeError:
-        entries = (None,)
+    entries = as_tuple(rank)
+    entries = (None,) if entries is None else entries
     if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
         raise TypeError(f"rank must be a tuple of integers, got {rank!r}. Try rank=(3, 3, 2).")
     if len(entries) != len(shape or entries) or not entries:
@@ -154,8 +153,7 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: Any) -> int:
             f"rank must be a tuple of integers or a thresholding, got the class {rank.__name__}. "
             f"Try {rank.__name__}(3)."
         )
-    of_format = getattr(rank, "degrees_of_freedom", None)
-    if of_format is not None:
+    if callable(getattr(rank, "degrees_of_freedom", None)):
         return int(rank.for_shape(shape).degrees_of_freedom(shape))
     attained = _attainable(check_rank(rank, shape))
     return math.prod(attained) + sum(r * (n - r) for r, n in zip(attained, shape, strict=True))

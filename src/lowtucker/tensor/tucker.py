@@ -21,6 +21,7 @@ from lowtucker._array import (
     size,
 )
 from lowtucker._array.linalg import qr
+from lowtucker._array.memory import check_full
 from lowtucker.tensor.iterate import NO_LAYOUT, Iterate, checked_indices
 from lowtucker.tensor.products import inner, multi_mode_product, norm, product, shifted
 
@@ -203,6 +204,7 @@ class TuckerTensor(Iterate):
         """Return all elements, shape (*batch, n_1, ..., n_d). Forms the full tensor."""
         X = self.core
         batch_ndim = X.ndim - len(self.factors)
+        check_full((*X.shape[:batch_ndim], *self.shape), X.dtype)
         for k, U in enumerate(self.factors):
             X = product(X, U, k, batch_ndim)
         return X

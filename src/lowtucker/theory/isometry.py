@@ -15,7 +15,7 @@ from lowtucker.operators import MeasurementOperator, as_operator, operator_norm
 from lowtucker.operators.design import TangentDesign
 from lowtucker.run.units import exponent_of
 from lowtucker.solvers.sampling import BlockSampler, KaczmarzRows, RandomRows
-from lowtucker.tensor.random import random_tucker
+from lowtucker.tensor.random import MOST_TRIALS, random_tucker
 from lowtucker.tensor.rank import attainable_rank, check_rank, per_mode
 from lowtucker.tensor.tangent import TangentSpace
 from lowtucker.tensor.tucker import TuckerTensor
@@ -241,7 +241,8 @@ def trip(
             "or underflow. Rescale A: lowtucker.scale(A, number)."
         )
     rows = block_slices(blocks, A.m)
-    starts, samples = as_integer(starts, "starts"), as_integer(samples, "samples")
+    starts = as_integer(starts, "starts", high=MOST_TRIALS)
+    samples = as_integer(samples, "samples", high=MOST_TRIALS)
     iterations = as_integer(iterations, "iterations", 0)
     quantile = as_number(quantile, "quantile", 0)
     if quantile > 1:

@@ -14,6 +14,7 @@ from lowtucker._array import as_integer, as_shape, size
 from lowtucker._array.memory import readable_bytes
 from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.rgn import LARGE
+from lowtucker.tensor.random import MOST_TRIALS
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.search import smallest_level
 from lowtucker.theory.transition import PhaseTransition, check_rate
@@ -229,7 +230,7 @@ def plan(
     small, ranks = _affordable(operator, shape, rank)
     seconds = _seconds(operator, small, ranks)
     few = min(MOST, max(FEWEST, int(PER_LEVEL / seconds)))
-    trials = few if trials is None else as_integer(trials, "trials")
+    trials = few if trials is None else as_integer(trials, "trials", high=MOST_TRIALS)
     epochs = _epochs(operator, degrees_of_freedom(small, ranks), seconds)
     dtype = _dtype(operator, small, ranks)
     experiment = RandomRecoveries(operator, (), small, ranks, "auto", noise, TOL, epochs, dtype)

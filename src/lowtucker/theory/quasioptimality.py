@@ -10,7 +10,7 @@ from lowtucker._array import as_float, as_integer, as_tensor, size, to_numpy
 from lowtucker._array.linalg import svdvals
 from lowtucker._array.random import Seed, as_seed
 from lowtucker.tensor.decompose import hooi
-from lowtucker.tensor.random import random_tucker
+from lowtucker.tensor.random import MOST_TRIALS, random_tucker
 from lowtucker.tensor.rank import attainable_rank
 from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
@@ -90,7 +90,7 @@ def eta(thresholding: Thresholding, Z: Any = None, *, starts: int = 20, seed: Se
                 "Try thresholding.for_shape(shape)."
             )
         return Eta(float(thresholding.eta))
-    starts = as_integer(starts, "starts", 0)
+    starts = as_integer(starts, "starts", 0, MOST_TRIALS)
     Z = to_numpy(Z.full() if isinstance(Z, Iterate) else as_float(as_tensor(Z, "Z"), "Z"))
     if not np.isfinite(Z).all():
         raise ValueError("Z has NaN or infinite entries: it has no simple approximation.")

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import as_integer, as_number, as_shape, size
+from lowtucker._array import as_integer, as_number, as_shape, as_tuple, size
 from lowtucker.operators import MeasurementOperator
 from lowtucker.simulation.base import Columns
 from lowtucker.solvers import as_solver
+from lowtucker.tensor.random import MOST_TRIALS
 from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom
 from lowtucker.theory.trials import (
     OPERATORS,
@@ -241,7 +242,7 @@ def phase_transition(
     rank = attainable_rank(check_rank(rank, shape))
     _check_operator(operator, shape)
     wanted = _levels(measurements, operator, shape, rank)
-    trials = as_integer(trials, "trials")
+    trials = as_integer(trials, "trials", high=MOST_TRIALS)
     noise, tol = check_noise(noise), _check_tol(tol)
     blank = RandomRecoveries(operator, (), shape, rank, _check_solver(solver), noise, tol)
     settings = {"seed": seed, "folder": folder, "workers": workers, "progress": progress}
@@ -291,10 +292,7 @@ def _levels(
     most = size(shape) if limited else operator.m if whole else None
     dof = degrees_of_freedom(shape, rank)
     if measurements is not None:
-        try:
-            given = list(measurements)
-        except TypeError:
-            given = []
+        given = as_tuple(measurements)
         if not given:
             raise ValueError(
                 f"measurements must be a sequence of integers, got {measurements!r:.80}. "

@@ -19,6 +19,7 @@ from lowtucker._array import (
     transposed,
 )
 from lowtucker._array.linalg import qr, svd
+from lowtucker._array.memory import check_full
 from lowtucker.tensor.decompose import leading_left
 from lowtucker.tensor.iterate import NO_LAYOUT
 from lowtucker.tensor.products import product
@@ -137,6 +138,7 @@ class HTTensor(Network):
     def full(self) -> Array:
         """Return all elements, shape (*batch, n_1, ..., n_d). Forms the full tensor."""
         of, X, b = self._by_node(), self.root, len(self.batch_shape)
+        check_full((*self.batch_shape, *self.shape), X.dtype)
         axes = list(self.tree)
         for node in [*filter(is_pair, of), *filter(is_mode, of)]:
             a, U = axes.index(node), of[node]

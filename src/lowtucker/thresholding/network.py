@@ -17,6 +17,7 @@ from lowtucker._array import (
     as_float,
     as_integer,
     as_tensor,
+    as_tuple,
     eps,
     namespace,
     per_trial,
@@ -211,12 +212,11 @@ def as_ranks(rank: Any) -> tuple[int, ...] | int:
     """Check a rank by itself: one integer, or several."""
     if isinstance(rank, Integral):
         return as_integer(rank, "rank")
-    try:
-        entries = tuple(rank)
-    except TypeError:
+    entries = as_tuple(rank)
+    if entries is None:
         raise TypeError(
-            f"rank must be a tuple of integers, or one for all, got {rank!r}. Try rank=3."
-        ) from None
+            f"rank must be a tuple of integers, or one for all, got {rank!r:.80}. Try rank=3."
+        )
     if not entries:
         raise ValueError("rank must have an entry at least, got (). Try rank=3.")
     return tuple(as_integer(r, f"rank[{k}]") for k, r in enumerate(entries))

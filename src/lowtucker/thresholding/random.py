@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import as_float_dtype, as_shape
+from lowtucker._array.memory import check_full
 from lowtucker._array.random import Seed, Stream, generator
-from lowtucker.tensor.random import gaussians, stack_seeds
+from lowtucker.tensor.random import gaussians, items_of, stack_seeds
 from lowtucker.thresholding.protocol import Thresholding
 
 __all__ = ["random_tensor"]
@@ -56,6 +57,7 @@ def random_tensor(
             f"thresholding must be a Thresholding, got {thresholding!r}. Try lowtucker.Sparse(3)."
         )
     shape, dtype = as_shape(shape), as_float_dtype(dtype)
+    check_full(shape if trials is None else (items_of(trials), *shape), dtype)
     seeds = stack_seeds(seed, trials)
     draws = [gaussians(generator(one, Stream.TENSOR), shape, dtype) for one in seeds]
     H = thresholding.for_shape(shape)

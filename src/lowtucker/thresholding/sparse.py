@@ -23,6 +23,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker._array.memory import check_full
 from lowtucker.tensor.iterate import NO_LAYOUT, Iterate
 from lowtucker.tensor.products import norm
 from lowtucker.thresholding.protocol import ThresholdingDefaults
@@ -131,6 +132,7 @@ class SparseTensor(Iterate):
     def full(self) -> Array:
         """Return the full tensor, shape (*batch, n_1, ..., n_d)."""
         xp, count, trials = namespace(self.values), size(self._grid), size(self.batch_shape)
+        check_full((*self.batch_shape, *self.shape), self.values.dtype)
         zeros = like(np.zeros((trials * count, *self.row)), self.values, self.values.dtype)
         places = to_numpy(self.places).reshape(trials, self.rank)
         flat = np.ravel(places + count * np.arange(trials)[:, None])

@@ -23,6 +23,7 @@ from lowtucker._array import (
     size,
 )
 from lowtucker._array.linalg import qr, svd
+from lowtucker._array.memory import check_full
 from lowtucker.tensor.decompose import leading_left
 from lowtucker.tensor.iterate import NO_LAYOUT
 from lowtucker.thresholding.network import (
@@ -157,6 +158,7 @@ class TTTensor(Network):
     def full(self) -> Array:
         """Return all elements, shape (*batch, n_1, ..., n_d). Forms the full tensor."""
         batch = self.batch_shape
+        check_full((*batch, *self.shape), self.root.dtype)
         X = self.cores[0]
         for G in self.cores[1:]:
             X = _times(matrix_of(X, batch), G)

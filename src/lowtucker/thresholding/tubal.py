@@ -29,6 +29,7 @@ from lowtucker._array import (
     to_numpy,
 )
 from lowtucker._array.linalg import qr, svdvals
+from lowtucker._array.memory import check_full
 from lowtucker.tensor.decompose import leading_left, safely_scaled
 from lowtucker.tensor.iterate import NO_LAYOUT, Iterate, checked_indices
 from lowtucker.tensor.products import norm
@@ -127,6 +128,7 @@ class TubalTensor(Iterate):
 
         Cost: r N flops of products, and the Fourier transforms.
         """
+        check_full((*self.batch_shape, *self.shape), self.left.dtype)
         pairs = zip(_slices(self.left), _slices(self.right), strict=True)
         return _from_slices([_matmul(L, adjoint(V)) for L, V in pairs], self.shape[2])
 

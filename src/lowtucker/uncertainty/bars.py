@@ -26,6 +26,7 @@ from lowtucker._array.random import Seed, Stream, generator
 from lowtucker.operators import EntriesOperator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import TangentDesign
+from lowtucker.operators.sparse import check_sparse
 from lowtucker.problem import Problem
 from lowtucker.tensor.iterate import Iterate, checked_indices
 from lowtucker.tensor.products import exponent, norm, shifted
@@ -358,8 +359,9 @@ def _coordinates(T: TangentSpace, W: Any) -> Array:
     if isinstance(W, tuple) and len(W) == 2:
         return _of_samples(T, *W)
     if hasattr(W, "tocoo"):
-        W = W.tocoo()
         _check_shape(W.shape, T)
+        check_sparse(W, "W")
+        W = W.tocoo()
         return _of_samples(T, np.stack([W.row, W.col], axis=1), W.data)
     if isinstance(W, Iterate):
         _check_shape((*W.batch_shape, *W.shape), T)

@@ -36,7 +36,7 @@ from lowtucker._array import (
 )
 from lowtucker._array.linalg import eigh
 from lowtucker._array.random import Seed, Stream, as_seed, generator
-from lowtucker.operators.design import TangentDesign
+from lowtucker.operators.design import FORMED, TangentDesign
 from lowtucker.problem import Problem
 from lowtucker.solvers.models import Model, ProductModel, dot, has_full_rank
 from lowtucker.solvers.rgn import FEW, LARGE
@@ -49,6 +49,7 @@ __all__ = [
     "Information",
     "Noise",
     "ProductInformation",
+    "gram_is_affordable",
     "information_at",
     "random_noise",
     "sigma_of",
@@ -260,7 +261,7 @@ def information_at(
     One pass and dof^2 numbers where normal equations can be formed, three passes with Huber's
     loss; otherwise some 20 to 100 passes, and more for every functional that is asked for.
     """
-    if not _gram_is_affordable(problem, X):
+    if not gram_is_affordable(problem, X, COSTLY):
         return _by_products(problem, X, noise, seed)
     if noise.huber is not None:
         return _sandwich(problem, X, noise.huber)
@@ -289,10 +290,17 @@ def random_noise(problem: Problem, X: TuckerTensor, draws: np.random.Generator) 
     return like(values / math.sqrt(2) if is_complex(X.core) else values, problem.y, problem.y.dtype)
 
 
-def _gram_is_affordable(problem: Problem, X: TuckerTensor) -> bool:
-    dof = X.degrees_of_freedom
-    most = LARGE if problem.A.traits.has_fast_tangent else FEW
-    return bool(dof <= most and int(problem.equations) * dof**2 <= COSTLY)
+def gram_is_affordable(problem: Problem, X: TuckerTensor, flops: float) -> bool:
+    """Whether normal equations at X take at most so many flops; for every problem of a batch.
+
+    They cost a pass, or dof forwards and m dof numbers where the operator has no tangent design of
+    its own. Solves by products take 100 passes and more, and do not see directions that are hardly
+    measured.
+    """
+    dof, m = X.degrees_of_freedom, int(np.max(problem.equations))
+    fast = problem.A.traits.has_fast_tangent
+    small = dof <= LARGE if fast else dof <= FEW and m * dof <= FORMED
+    return bool(small and m * dof**2 <= flops)
 
 
 def _parts(X: TuckerTensor) -> int:

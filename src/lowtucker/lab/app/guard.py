@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, MutableMapping
 from ipaddress import ip_address
 from typing import Any
 
-__all__ = ["HEADERS", "Guard", "host_allowed"]
+__all__ = ["HEADERS", "Guard", "host_allowed", "is_loopback"]
 
 Scope = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Any]]
@@ -23,6 +24,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
+# A name or an address of version 4, or one of version 6 in brackets; a port
+HOST = re.compile(
+    r"(?:(?P<name>[a-z0-9](?:[a-z0-9.-]{0,252}))|\[(?P<address>[0-9a-f.]*:[0-9a-f:.]{1,45})\])"
+    r"(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
 LOOPBACK = ("localhost", "127.0.0.1", "::1")
 
 
@@ -42,15 +49,15 @@ def host_allowed(header: str, bound: str) -> bool:
     name = _name_of(header)
     if name in (*LOOPBACK, bound.lower()):
         return True
-    return not _is_loopback(bound) and _is_address(name)
+    return not is_loopback(bound) and _is_address(name)
 
 
 def _name_of(header: str) -> str:
-    """Return the host without port and brackets."""
-    header = header.strip().lower()
-    if header.startswith("["):
-        return header[1:].partition("]")[0]
-    return header.partition(":")[0]
+    """Return the host without port and brackets; empty if the header is malformed."""
+    found = HOST.fullmatch(header.lower())
+    if found is None or int(found["port"] or 0) > 65535:
+        return ""
+    return found["name"] or found["address"]
 
 
 def _is_address(name: str) -> bool:
@@ -61,7 +68,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Return whether only this machine can reach a server that is bound to a name."""
     return name.lower() == "localhost" or (_is_address(name) and ip_address(name).is_loopback)
 
 
@@ -76,14 +84,20 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        headers = {k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}
-        host, origin = headers.get("host", ""), headers.get("origin")
+        hosts, origins = _values(scope, b"host"), _values(scope, b"origin")
+        host = ", ".join(hosts)
         if not host_allowed(host, self.bound):
             await _refuse(send, f"Host {host!r:.80} is not allowed; open the page by its address.")
-        elif scope["method"] not in ("GET", "HEAD") and origin not in (None, f"http://{host}"):
+        elif scope["method"] not in ("GET", "HEAD") and origins - {f"http://{host}"}:
+            origin = ", ".join(sorted(origins))
             await _refuse(send, f"Requests from {origin!r:.80} are rejected.")
         else:
             await self.app(scope, receive, _with_headers(send))
+
+
+def _values(scope: Scope, name: bytes) -> set[str]:
+    """Return the values of a header; a request may have several, but not of these."""
+    return {v.decode("latin-1") for k, v in scope["headers"] if k.lower() == name}
 
 
 def _with_headers(send: Send) -> Send:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import lowtucker as lt
+from lowtucker.lab.app.memory import bounded_memory
 from lowtucker.lab.app.pictures import thumbnail
 from lowtucker.lab.app.tasks import Emit
 from lowtucker.lab.video import load_video
@@ -17,6 +19,8 @@ __all__ = ["ARRAYS", "VIDEOS", "inspect", "write_example"]
 
 ARRAYS = (".npy", ".npz", ".mat")
 VIDEOS = (".mp4", ".m4v", ".mov", ".avi", ".webm", ".mkv", ".gif")
+# How an entry of the directory of a .npz file begins
+ENTRY = b"PK\x01\x02"
 # Arrays of a file with a preview
 PICTURES = 20
 
@@ -26,16 +30,45 @@ def inspect(job: Mapping[str, Any], emit: Emit) -> None:
     path, most = Path(job["path"]), int(job["limits"]["array_bytes"])
     if job.get("example"):
         write_example(path)
-    if path.suffix.lower() in VIDEOS:
-        found = _video(path, None, most)
-    else:
-        infos = lt.io.describe(path)
-        # headers only: pickles are rejected before anything is read
-        if len(infos) == 1 or not any(len(info.shape) == 3 for info in infos):
-            found = _one_array(path, infos[0], most)
-        else:
-            found = _arrays(path, [info for info in infos if len(info.shape) == 3], most)
+    with bounded_memory(path.name, most):
+        found = _described(path, most, int(job["limits"]["members"]))
     emit("upload", {"file": path.name, **found})
+
+
+def _described(path: Path, most: int, members: int) -> dict[str, Any]:
+    _check_members(path, members)
+    if path.suffix.lower() in VIDEOS:
+        return _video(path, None, most)
+    infos = lt.io.describe(path)
+    if len(infos) > members:
+        raise _too_many(path, len(infos), members)
+    # headers only: pickles are rejected before anything is read
+    if len(infos) == 1 or not any(len(info.shape) == 3 for info in infos):
+        return _one_array(path, infos[0], most)
+    return _arrays(path, [info for info in infos if len(info.shape) == 3], most)
+
+
+def _check_members(path: Path, most: int) -> None:
+    """Raise ValueError for an archive of many members, before any is looked at.
+
+    Every member has an entry in the directory, which begins with four bytes; counting these takes
+    0.1 s for the largest file.
+    """
+    if path.suffix.lower() != ".npz" or not path.stat().st_size:
+        return
+    with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+        count, at = 0, data.find(ENTRY)
+        while at >= 0 and count <= most:
+            count, at = count + 1, data.find(ENTRY, at + 4)
+    if count > most:
+        raise _too_many(path, count, most)
+
+
+def _too_many(path: Path, count: int, most: int) -> ValueError:
+    return ValueError(
+        f"{path} holds {count} arrays or more; at most {most} are allowed here. Save those that "
+        "you need to a file of their own."
+    )
 
 
 def write_example(path: Path) -> None:

@@ -30,6 +30,13 @@ class Limits:
         Maximum memory for reading a file.
     files : int
         Number of files and of results to keep; older ones are removed.
+    members : int
+        Maximum number of arrays in a file.
+    connections, connections_each : int
+        Maximum number of connections; of one client.
+    patience : float
+        Seconds for the head of a request, and before a slow body is refused; twice that without
+        any progress ends a response.
     cells, trials : int
         Maximum cells of a phase diagram; maximum trials per cell.
 
@@ -48,6 +55,10 @@ class Limits:
     upload_bytes: int = 200_000_000
     array_bytes: int = 1_000_000_000
     files: int = 6
+    members: int = 1000
+    connections: int = 400
+    connections_each: int = 64
+    patience: float = 15.0
     cells: int = 200
     trials: int = 100
 

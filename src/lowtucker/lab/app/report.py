@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from lowtucker.io.guards import check_target
 from lowtucker.lab.app.settings import Data
 from lowtucker.lab.experiments.clip import Clip
 from lowtucker.lab.experiments.report import write_bytes
@@ -63,6 +64,7 @@ class DataReport(VideoRecovery):
 
     def write(self, out: Path, result: Result) -> None:
         """Write ``report.html``, with all images embedded."""
+        check_target(out / "report.html")
         recovered = np.asarray(result.X.full(), dtype=np.float64)
         pictures, frames = self.pictures(result), self.frames(result)
         with tempfile.TemporaryDirectory(dir=out) as folder:

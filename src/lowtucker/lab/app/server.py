@@ -20,13 +20,15 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from lowtucker._version import __version__
+from lowtucker.lab.app.connections import limited
 from lowtucker.lab.app.events import Events
-from lowtucker.lab.app.guard import Guard
+from lowtucker.lab.app.guard import Guard, is_loopback
 from lowtucker.lab.app.inspection import ARRAYS, VIDEOS
 from lowtucker.lab.app.limits import Limits
 from lowtucker.lab.app.problems import code
 from lowtucker.lab.app.processes import BusyError, WorkerEndedError, Workers
 from lowtucker.lab.app.settings import Data, Recovery, parsed
+from lowtucker.lab.app.sharing import Patience, Shares, SlowError, TooManyError
 from lowtucker.lab.app.uploads import Store, Stored, TooLargeError, too_large
 from lowtucker.lab.app.words import SettingError
 
@@ -41,8 +43,13 @@ LONGEST, READING = 20_000, 30.0
 class Playground:
     """State shared by the routes: limits, processes, files."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, public: bool = False) -> None:
+        def share(most: int) -> int:
+            return max(1, most // 2) if public else most  # others get in
+
         self.limits = limits
+        self.running = Shares("runs", limits.runs, share(limits.runs))
+        self.receiving = Shares("large uploads", limits.files, share(limits.files))
         self.workers = Workers(limits.runs)
         self.uploads = Store(limits.files)
         self.results = Store(limits.files)
@@ -72,12 +79,14 @@ class Playground:
         upload = self.uploads.get(values.get("file"))
         setting = parsed(values, self.limits, self._upload_info(values))
         self.workers.require_free()
+        client = _client(request)
+        self.running.require(client)
         job = {"task": "run", "values": values, "limits": self.limits.to_json()}
         first: dict[str, Any] = {"event": "code", "code": code(setting)}
-        held: list[AbstractContextManager[None]] = []
+        held: list[AbstractContextManager[None]] = [self.running.one(client)]
         if isinstance(setting, Data) and upload is not None:
-            folder = self.results.new()
-            held = [self.uploads.hold(upload), self.results.hold(folder)]
+            folder = self.results.new(client)
+            held += [self.uploads.hold(upload), self.results.hold(folder)]
             job |= {"upload": upload.info, "path": str(upload.path), "folder": str(folder.folder)}
             first["result"] = folder.key
         is_recovery = isinstance(setting, Recovery)
@@ -94,15 +103,17 @@ class Playground:
         announced = request.headers.get("content-length", "0")
         if announced.isdigit() and int(announced) > most:
             raise too_large(most)
-        example = request.query_params.get("example") == "flame"
+        example, client = request.query_params.get("example") == "flame", _client(request)
         item = await self.uploads.receive(
-            "flame.npy" if example else name, request.stream(), most
+            "flame.npy" if example else name, request.stream(), most, client,
+            self.receiving.one(client),
         )  # fmt: skip
         try:
-            with self.uploads.hold(item):
+            with self.running.one(client):
                 item.info = await self._inspected(item, example)
+            self.uploads.add(item)
         except BaseException:
-            self.uploads.remove(item.key)
+            self.uploads.drop(item)
             raise
         return JSONResponse({"key": item.key, **item.info})
 
@@ -156,6 +167,11 @@ async def _settings(request: Request) -> dict[str, Any]:
     return values
 
 
+def _client(request: Request) -> str:
+    """Return the address of the client."""
+    return request.client.host if request.client else ""
+
+
 def _problem(status: int, text: str, field: str = "") -> JSONResponse:
     return JSONResponse({"error": text, "field": field}, status_code=status)
 
@@ -169,13 +185,28 @@ async def _busy(request: Request, error: Exception) -> Response:
     return _problem(503, str(error))
 
 
+async def _too_many(request: Request, error: Exception) -> Response:
+    return _problem(429, str(error))
+
+
+async def _slow(request: Request, error: Exception) -> Response:
+    answer = _problem(408, str(error))
+    answer.headers["Connection"] = "close"
+    return answer
+
+
+async def _no_room(request: Request, error: Exception) -> Response:
+    reason = getattr(error, "strerror", None) or error
+    return _problem(507, f"The server cannot store this file: {reason}. Try again later.")
+
+
 async def _gone(request: Request, error: Exception) -> Response:
     return Response(status_code=400)  # the client has disconnected
 
 
 def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starlette:
     """Return the ASGI application; ``app.state.playground`` holds its state."""
-    playground = Playground(limits or Limits())
+    playground = Playground(limits or Limits(), public=not is_loopback(bound))
 
     @asynccontextmanager
     async def life(app: Starlette) -> AsyncIterator[None]:
@@ -199,10 +230,12 @@ def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starle
             Route("/api/results/{key}/{name}", playground.fetch),
             Mount("/static", StaticFiles(directory=STATIC)),
         ],
-        middleware=[Middleware(Guard, bound=bound)],
+        middleware=[
+            Middleware(Guard, bound=bound), Middleware(Patience, grace=playground.limits.patience)
+        ],
         exception_handlers={
             ValueError: _refused, BusyError: _busy, WorkerEndedError: _refused,
-            ClientDisconnect: _gone,
+            ClientDisconnect: _gone, TooManyError: _too_many, SlowError: _slow, OSError: _no_room,
         },
         lifespan=life,
     )  # fmt: skip
@@ -217,7 +250,7 @@ def listen(host: str, port: int) -> socket.socket:
     made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         made.bind((host, port))
-        made.listen(128)
+        made.listen(512)
     except OSError as error:
         made.close()
         raise OSError(
@@ -242,10 +275,12 @@ def serve(
     ready: Callable[[], None] = lambda: None,
 ) -> None:
     """Call ``ready``, then serve until Ctrl-C."""
+    limits = limits or Limits()
     app = create_app(limits, bound=host)
     config = uvicorn.Config(
         app, log_config=None, log_level="warning", access_log=False, server_header=False,
         timeout_graceful_shutdown=3, lifespan="on", ws="none", proxy_headers=False,
+        http=limited(limits),
     )  # fmt: skip
     ready()
     with suppress(asyncio.CancelledError):

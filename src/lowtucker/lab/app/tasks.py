@@ -19,6 +19,7 @@ import numpy as np
 import lowtucker as lt
 from lowtucker.lab.app.advice import fields_to_change
 from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.memory import bounded_memory
 from lowtucker.lab.app.pictures import difference, finite, standard_errors, volume
 from lowtucker.lab.app.problems import load, made_signal, make_operator, make_solver, noisy
 from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Recovery, Synthetic, parsed
@@ -79,7 +80,8 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     from lowtucker.lab.app.report import DataReport
 
     single = setting.operator == "gaussian"
-    pixels = load(path, setting.reader, setting.name, setting.crop, limits.array_bytes)
+    with bounded_memory(path.name, limits.array_bytes):
+        pixels = load(path, setting.reader, setting.name, setting.crop, limits.array_bytes)
     if pixels.dtype.kind == "c" or not np.isfinite(pixels).all():
         raise ValueError(
             "This part holds complex numbers, NaN or infinity; expected real numbers. Choose "

@@ -7,9 +7,9 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import AsyncIterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,10 @@ from lowtucker.lab.app.inspection import ARRAYS, VIDEOS
 from lowtucker.lab.app.processes import BusyError
 
 __all__ = ["Store", "Stored", "TooLargeError", "safe_name", "too_large"]
+
+
+# Bytes of a file from which on few can be received at a time
+LARGE = 1_000_000
 
 
 class TooLargeError(ValueError):
@@ -42,10 +46,14 @@ class Stored:
     info: dict[str, Any] = field(default_factory=dict)
     original: str = ""  # original name of the file
     users: int = 0  # runs that use it
+    owner: str = ""  # address of the client
 
 
 class Store:
     """Folders with unguessable keys; only the latest are kept.
+
+    Where there are too many, the client with the most folders loses the one that it has not used
+    for the longest time; folders in use are never removed.
 
     Parameters
     ----------
@@ -58,24 +66,45 @@ class Store:
         self.root = Path(tempfile.mkdtemp(prefix=f"lowtucker-app-{os.getpid()}-"))
         self.items: OrderedDict[str, Stored] = OrderedDict()
 
-    def new(self) -> Stored:
-        """Create a folder; remove the oldest unused one if there are too many."""
+    def new(self, owner: str = "") -> Stored:
+        """Create a folder and keep it."""
+        item = self._made(owner)
+        try:
+            self.add(item)
+        except BusyError:
+            self.drop(item)
+            raise
+        return item
+
+    def _made(self, owner: str) -> Stored:
+        key = secrets.token_urlsafe(12)
+        item = Stored(key, self.root / key, owner=owner)
+        item.folder.mkdir(mode=0o700)
+        return item
+
+    def add(self, item: Stored) -> None:
+        """Keep a folder; remove an unused one if there are too many."""
         while len(self.items) >= self.most:
-            idle = next((key for key, item in self.items.items() if not item.users), None)
-            if idle is None:
+            idle = [one for one in self.items.values() if not one.users]
+            if not idle:
                 raise BusyError(
                     f"All {self.most} stored files are in use. Stop a run, or try again later."
                 )
-            self.remove(idle)
-        key = secrets.token_urlsafe(12)
-        item = Stored(key, self.root / key)
-        item.folder.mkdir(mode=0o700)
-        self.items[key] = item
-        return item
+            count = Counter(one.owner for one in self.items.values())
+            # the first of the client with the most; its own where others have as many
+            self.remove(max(idle, key=lambda o: (count[o.owner], o.owner == item.owner)).key)
+        self.items[item.key] = item
+
+    def drop(self, item: Stored) -> None:
+        """Remove a folder that is not kept."""
+        shutil.rmtree(item.folder, ignore_errors=True)
 
     def get(self, key: Any) -> Stored | None:
-        """Return the folder of a key; None if it does not exist."""
-        return self.items.get(key) if isinstance(key, str) else None
+        """Return the folder of a key, which counts as a use; None if it does not exist."""
+        if not isinstance(key, str) or key not in self.items:
+            return None
+        self.items.move_to_end(key)
+        return self.items[key]
 
     def remove(self, key: str) -> None:
         """Remove a folder and its content, once it is not in use."""
@@ -99,20 +128,34 @@ class Store:
         self.items.clear()
         shutil.rmtree(self.root, ignore_errors=True)
 
-    async def receive(self, name: str, chunks: AsyncIterable[bytes], most: int) -> Stored:
-        """Write a file as it arrives; remove it if it exceeds the limit."""
+    async def receive(
+        self,
+        name: str,
+        chunks: AsyncIterable[bytes],
+        most: int,
+        owner: str,
+        large: AbstractContextManager[None],
+    ) -> Stored:
+        """Write a file as it arrives; remove it if it exceeds the limit.
+
+        It takes the place of no other file before it is complete: see :meth:`add`. One of more
+        than 1 MB enters ``large``: those that send nothing keep nobody waiting.
+        """
         safe = safe_name(name)
-        item, size = self.new(), 0
+        item, size = self._made(owner), 0
         item.path, item.original = item.folder / safe, _base(name)[:200]
         try:
-            with self.hold(item), open(item.path, "xb") as file:
+            with ExitStack() as stack:
+                file = stack.enter_context(open(item.path, "xb"))
                 async for chunk in chunks:
+                    if size <= LARGE < size + len(chunk):
+                        stack.enter_context(large)
                     size += len(chunk)
                     if size > most:
                         raise too_large(most)
                     file.write(chunk)
         except BaseException:
-            self.remove(item.key)
+            self.drop(item)
             raise
         return item
 

@@ -69,7 +69,7 @@ def _do(job: dict[str, Any], out: BinaryIO) -> None:
 
 def _explained(error: Exception, job: dict[str, Any]) -> str:
     """Return the message of an error without the folders of the server."""
-    text = str(error)
+    text = str(getattr(error, "reason", error))  # of a file that cannot be written
     for folder in (
         os.path.dirname(job.get("path") or ""),
         job.get("folder"),

@@ -29,9 +29,11 @@ from lowtucker.tensor import attainable_rank, degrees_of_freedom, fold, multi_mo
 from lowtucker.tensor.random import gaussians
 
 __all__ = [
+    "LITTLE",
     "OPERATORS",
     "Kind",
     "Rng",
+    "Size",
     "Target",
     "Trial",
     "any_operator",
@@ -48,8 +50,7 @@ __all__ = [
 
 NumPyArray = np.ndarray[Any, Any]
 Rng = np.random.Generator
-# Limits of the problems: a fit takes a second at most
-LARGEST, MOST_DOF, SIDES = 3000, 250, (3, 16)
+SIDES = (3, 16)
 # Noise, relative to the measurements; rank that is given; measurements per degree of freedom
 LEVELS = (0.0, 1e-3, 0.01, 0.05, 0.1)
 GIVEN = {"right": 0.7, "small": 0.075, "large": 0.075, "auto": 0.075, "none": 0.075}
@@ -85,6 +86,8 @@ class Trial:
         Further arguments of :func:`lowtucker.recover`.
     hidden : array of bool or None
         Entries on which the error is counted; None for all.
+    refusable : bool
+        Whether a ValueError is a right answer: the operator is wrong itself.
     """
 
     A: MeasurementOperator
@@ -97,6 +100,7 @@ class Trial:
     rank: tuple[int, ...] | None = None
     arguments: Mapping[str, Any] = field(default_factory=dict)
     hidden: NumPyArray | None = None
+    refusable: bool = False
     seed: int = 0
     index: int = 0
     family: str = ""
@@ -128,6 +132,17 @@ class Trial:
 # Tensors
 
 
+class Size(NamedTuple):
+    """Most entries and degrees of freedom of a tensor."""
+
+    entries: int
+    dof: int
+
+
+# A fit takes a second at most; some hundredths
+USUAL, LITTLE = Size(3000, 250), Size(150, 24)
+
+
 class Target(NamedTuple):
     """A tensor, and its rank; where it has no low one, a rank to fit to it."""
 
@@ -135,15 +150,15 @@ class Target(NamedTuple):
     rank: tuple[int, ...]
 
 
-def draw_sizes(rng: Rng) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def draw_sizes(rng: Rng, most: Size = USUAL) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Draw a shape and an attainable rank of which that shape has clearly more entries."""
     d = int(rng.choice([2, 3, 4, 5], p=[0.2, 0.4, 0.25, 0.15]))
-    longest = min(SIDES[1], int(1.6 * LARGEST ** (1 / d)))
+    longest = min(SIDES[1], int(1.6 * most.entries ** (1 / d)))
     while True:
         shape = tuple(int(n) for n in rng.integers(SIDES[0], longest + 1, d))
         rank = draw_rank(rng, shape)
         dof = degrees_of_freedom(shape, rank)
-        if math.prod(shape) <= LARGEST and dof <= min(MOST_DOF, 0.6 * math.prod(shape)):
+        if math.prod(shape) <= most.entries and dof <= min(most.dof, 0.6 * math.prod(shape)):
             return shape, rank
 
 
@@ -152,9 +167,9 @@ def draw_rank(rng: Rng, shape: tuple[int, ...]) -> tuple[int, ...]:
     return attainable_rank(tuple(min(int(rng.integers(1, 5)), n) for n in shape))
 
 
-def low_rank(rng: Rng, *, dtype: Any = np.float64) -> Target:
+def low_rank(rng: Rng, most: Size = USUAL, *, dtype: Any = np.float64) -> Target:
     """Draw a tensor of low rank and any size; conditions of unfoldings up to 30 are aimed at."""
-    shape, rank = draw_sizes(rng)
+    shape, rank = draw_sizes(rng, most)
     condition = CONDITION ** rng.random() if rng.random() < 0.8 else 1.0
     core = gaussians(rng, rank, np.dtype(dtype))
     for k in SWEEPS * tuple(range(len(rank))):

@@ -283,7 +283,10 @@ def examine(trial: Trial) -> tuple[Row, Result | None]:
         row = replace(row, oracle=oracle_error(trial))
         result, seconds = timed(partial(solved, trial), time.process_time)
     except Exception as error:  # a crash is an outcome
-        return replace(row, verdict=CRASH, note=f"{type(error).__name__}: {error}"), None
+        refused = trial.refusable and isinstance(error, ValueError)
+        return replace(
+            row, verdict=FAILURE if refused else CRASH, note=f"{type(error).__name__}: {error}"
+        ), None
     row = replace(row, seconds=seconds, **_facts(trial, result))
     return replace(row, verdict=verdict(row)), result
 

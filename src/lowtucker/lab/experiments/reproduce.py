@@ -96,8 +96,9 @@ class Reproduction:
                 f"seed {self.seed}, {self.trials} trial(s), lowtucker {facts['lowtucker']}, "
                 f"{facts['processor']}"
             )
-            with open(self.out / "cells" / LOG, "a", encoding="utf-8") as file:
-                file.write(line + "\n")
+            path = self.out / "cells" / LOG
+            before = path.read_bytes() if path.exists() else b""
+            write_bytes(path, before + line.encode() + b"\n")
 
     def _efforts(self) -> str:
         """Return the log."""

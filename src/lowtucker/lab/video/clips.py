@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from lowtucker.io.arrays import load_array
-from lowtucker.io.guards import as_path, replacing
+from lowtucker.io.guards import as_path, check_target, replacing
 from lowtucker.lab.video.crop import Crop, Span, grey
 from lowtucker.lab.video.image_files import IMAGES, read_folder
 from lowtucker.lab.video.video_files import CONTAINERS, encoded_gif, read_container, require_magnify
@@ -121,6 +121,7 @@ def save_gif(
     path, array = as_path(path), np.asarray(clip)
     if path.suffix.lower() != ".gif":
         raise ValueError(f"cannot write {path}; expected a path ending in .gif; rename it")
+    check_target(path)
     if array.ndim != 3 or not array.size:
         raise ValueError(f"clip has the shape {array.shape}; expected (rows, columns, frames)")
     if array.dtype.kind not in "bf" or not np.isfinite(array).all():
