@@ -16,6 +16,7 @@ from lowtucker.recovery import accuracy, hard
 from lowtucker.recovery.completion import held_samples as _held
 from lowtucker.recovery.fit import Fit
 from lowtucker.solvers.models import has_full_rank
+from lowtucker.uncertainty import information
 
 # functions of these names hide the modules
 entries = importlib.import_module("lowtucker.operators.entries")
@@ -647,7 +648,7 @@ TWINS, OTHERS = [[4, 3, 2], [4, 3, 5]], [[4, 3, 2], [4, 8, 9], [4, 1, 1]]
 @pytest.mark.parametrize("large", [5000, 10])
 def test_als_is_no_success_when_the_samples_do_not_determine_x(monkeypatch, large):
     """By the eigenvalues, and by products alone where the design is too large for them."""
-    monkeypatch.setattr(accuracy, "LARGE", large)
+    monkeypatch.setattr(information, "LARGE", large)
     if large == 10:
         monkeypatch.setattr(accuracy, "_by_eigenvalues", None)
     expected, index = like_slices()
@@ -682,7 +683,7 @@ def test_full_rank_by_products_is_that_by_singular_values(some, seen):
 
 def test_duplicate_samples_count_once_for_their_slice(monkeypatch):
     """With many samples, and too many degrees of freedom for the design."""
-    monkeypatch.setattr(accuracy, "LARGE", 10)
+    monkeypatch.setattr(information, "LARGE", 10)
     known = np.concatenate([INDICES[INDICES[:, 0] != 4], [[4, 3, 2]] * 2])
     result = from_samples(X[tuple(known.T)], indices=known, solver="als", held_out=0)
     assert error(result) > 0.1

@@ -120,7 +120,7 @@ ROWS = [
     (
         lambda: lt.io.save_arrays("no/n.npz", {"a": 1}),
         FileNotFoundError,
-        "no/n.npz cannot ... check the folder no",
+        "no/n.npz cannot ... create the folder ... or give another one",
     ),
     (
         lambda: lt.io.save_samples("old.csv", [[0]], [1.0]),

@@ -14,6 +14,7 @@ import signal
 import stat
 import tempfile
 import traceback
+import warnings
 from pathlib import Path
 
 import pytest
@@ -30,7 +31,10 @@ class NotHereError(Exception):
 def in_child(scenario):
     """Run a scenario in a forked child; fail or skip as it does; return its exit code."""
     reading, writing = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        # JAX and Python 3.12 warn of forks beside threads, which no scenario needs
+        warnings.simplefilter("ignore")
+        child = os.fork()
     if not child:
         _work(scenario, writing)
     os.close(writing)
@@ -51,7 +55,7 @@ def _work(scenario, pipe):
     try:
         scenario()
         told = ("done", "")
-    except NotHereError as error:
+    except (NotHereError, pytest.skip.Exception) as error:
         told = ("skipped", str(error))
     except BaseException:
         told = ("failed", traceback.format_exc())

@@ -65,11 +65,11 @@ def test_one_ctrl_c_ends_after_the_step_with_the_best_iterate(data, solver, capl
 
 def test_two_ctrl_c_end_at_once(data):
     A, y = data
-    slow, count = pressing(A, {9, 10})
+    slow, count = pressing(A, {11, 12})
     # one step of RGN by products measures many times
     with pytest.raises(KeyboardInterrupt):
         lt.recover(slow, y, RANK, solver=lt.RGN(products=True))
-    assert count[0] == 10
+    assert count[0] == 12
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 

@@ -15,6 +15,7 @@ from lowtucker.solvers import models, rgn
 from lowtucker.solvers.models import Model, ProductModel
 from lowtucker.solvers.noise import FLIPS
 from lowtucker.solvers.rsgd import Blocks
+from lowtucker.uncertainty import information
 from steps import begun
 
 SHAPE, RANK, M_ROWS = (6, 5, 6), (2, 2, 2), 150  # 35 degrees of freedom
@@ -234,7 +235,8 @@ def test_there_is_no_error_estimate_without_normal_equations():
 def test_functions_with_many_degrees_of_freedom(monkeypatch):
     """Normal equations would need a forward for each."""
     shape, rank, m = LARGER
-    monkeypatch.setattr(rgn, "FEW", 100)
+    for module in (rgn, information):
+        monkeypatch.setattr(module, "FEW", 100)
     assert lt.degrees_of_freedom(shape, rank) > 100
 
     def refused(*_):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
@@ -218,12 +217,7 @@ def _duplicates(count: int, samples: int) -> Finding:
 
 
 def _check_size(shape: tuple[int, ...]) -> None:
-    """Refuse tensors whose entries cannot be numbered, and modes larger than memory."""
-    if size(shape) > sys.maxsize:
-        raise ValueError(
-            f"shape must have at most {sys.maxsize} entries, which can be numbered, got {shape}. "
-            "Are these the sizes of the modes?"
-        )
+    """Refuse modes larger than memory."""
     check_room(
         OF_SLICE * max(shape),
         f"What is known of the {max(shape)} slices of one mode of shape {shape}",
