@@ -13,7 +13,7 @@ import scipy.io
 import lowtucker as lt
 from lowtucker.recovery import holes as how_missing
 from lowtucker.recovery import soft as without_a_rank
-from lowtucker.recovery import stacking
+from lowtucker.recovery import precondition, stacking
 from lowtucker.solvers import annealing
 
 SHAPE = (7, 5, 6)
@@ -520,7 +520,8 @@ def test_message_passing_recovers_what_decays(kind_of_rows):
     assert lt.metrics.relative_error(result.X, X) < 0.2
     problem = lt.Problem(A, y, weights)
     assert result.residual == pytest.approx(float(problem.relative_residual(result.X)), rel=1e-6)
-    assert result.passes <= (55 if kind_of_rows == "function" else 50)
+    # norms of the rows of functions are unknown, and whether their adjoint is right
+    assert result.passes <= (58 if kind_of_rows == "function" else 50)
 
 
 SOFT = {
@@ -674,6 +675,13 @@ def as_functions(matrix, shape):
     )
 
 
+@pytest.fixture
+def without_matrices(monkeypatch):
+    """Functions are not turned into matrices, as those of larger tensors."""
+    monkeypatch.setattr(precondition, "FEW", 0)
+
+
+@pytest.mark.usefixtures("without_matrices")
 def test_nothing_is_claimed_where_rows_hardly_see_some_directions():
     X = decaying((10, 9, 8))
     A = as_functions(hardly_seen(X.shape), X.shape)
@@ -725,6 +733,20 @@ def test_anisotropic_matrices_are_approximated_as_isotropic_ones(make, noise, ga
     assert any(f.kind == "preconditioned" for f in result.findings)
 
 
+@pytest.mark.parametrize("make", ANISOTROPIC_ROWS.values(), ids=ANISOTROPIC_ROWS)
+def test_functions_of_small_tensors_are_approximated_as_matrices(make):
+    X, m = decaying((10, 9, 8)), 450
+    A = as_functions(make(m, X.size), X.shape)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", lt.SlowOperatorWarning)
+        result = lt.recover(A, A.forward(X))
+    assert result.status is lt.Status.APPROXIMATED
+    error = lt.metrics.relative_error(result.X, X)
+    assert result.error_estimate / 3 < error < 2 * result.error_estimate
+    assert any(f.kind == "preconditioned" for f in result.findings)
+
+
+@pytest.mark.usefixtures("without_matrices")
 @pytest.mark.parametrize("kind", ["a mean", "zeros and ones"])
 def test_functions_whose_rows_have_a_mean_are_centred(kind):
     """Errors over six seeds: Gaussian rows 0.08 to 0.12, these 0.07 to 0.20, uncentred 0.89 to 1.

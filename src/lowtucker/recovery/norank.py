@@ -77,19 +77,16 @@ def _unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
         return result
     if not fits_in_memory(problem) or fit.time_is_up:
         return result
-    error = _by_gains(problem, fit, float(result.residual), held)
-    if result.degrees_of_freedom > problem.equations:
-        text = (
-            f"X has {result.degrees_of_freedom:.0f} effective degrees of freedom, more than the "
-            f"{problem.equations} equations: that it predicts held-out measurements is chance."
-        )
-    elif error > max(POOR, held):
-        text = (
-            f"Some directions of a mode are hardly measured: an error of {error:.0%} is to be "
-            f"expected, though held-out measurements are predicted to {held:.2g}."
-        )
-    else:
+    try:
+        error = _by_gains(problem, fit, float(result.residual), held)
+    except np.linalg.LinAlgError:  # it cannot be told
+        return result
+    if error <= max(POOR, held):
         return replace(result, **by_held_out(error))
+    text = (
+        f"Some directions of a mode are hardly measured: an error of {error:.0%} is to be "
+        f"expected, though held-out measurements are predicted to {held:.2g}."
+    )
     found = Finding("hardly measured", text, {"estimate": error}, Status.UNDERDETERMINED)
     return replace(result.found(found), error_estimate=None, error_interval=None)
 

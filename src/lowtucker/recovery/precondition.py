@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -301,7 +302,8 @@ def isotropic_rows(
         if made.spreads[1] <= SPREAD:
             return made
     if rows is not None:
-        return _orthogonal(problem, rows().reshape(m, N), before)
+        with suppress(np.linalg.LinAlgError):
+            return _orthogonal(problem, rows().reshape(m, N), before)
     return made if made is not None and made.spreads[1] < before / 2 else None
 
 

@@ -51,6 +51,7 @@ __all__ = [
 NumPyArray = np.ndarray[Any, Any]
 Rng = np.random.Generator
 SIDES = (3, 16)
+ORDERS = {2: 0.2, 3: 0.4, 4: 0.25, 5: 0.15}
 # Noise, relative to the measurements; rank that is given; measurements per degree of freedom
 LEVELS = (0.0, 1e-3, 0.01, 0.05, 0.1)
 GIVEN = {"right": 0.7, "small": 0.075, "large": 0.075, "auto": 0.075, "none": 0.075}
@@ -152,7 +153,9 @@ class Target(NamedTuple):
 
 def draw_sizes(rng: Rng, most: Size = USUAL) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Draw a shape and an attainable rank of which that shape has clearly more entries."""
-    d = int(rng.choice([2, 3, 4, 5], p=[0.2, 0.4, 0.25, 0.15]))
+    orders = {d: share for d, share in ORDERS.items() if SIDES[0] ** d <= most.entries}
+    shares = np.array(list(orders.values()))
+    d = int(rng.choice(list(orders), p=shares / shares.sum()))
     longest = min(SIDES[1], int(1.6 * most.entries ** (1 / d)))
     while True:
         shape = tuple(int(n) for n in rng.integers(SIDES[0], longest + 1, d))
