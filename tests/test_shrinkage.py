@@ -12,8 +12,8 @@ import scipy.io
 
 import lowtucker as lt
 from lowtucker.recovery import holes as how_missing
-from lowtucker.recovery import soft as without_a_rank
 from lowtucker.recovery import precondition, stacking
+from lowtucker.recovery import soft as without_a_rank
 from lowtucker.solvers import annealing
 
 SHAPE = (7, 5, 6)

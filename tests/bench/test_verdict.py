@@ -296,7 +296,7 @@ def test_data_that_are_not_installed_are_skipped(monkeypatch):
     def missing(seed, index):
         raise ImportError("No module named 'tensorly'")
 
-    monkeypatch.setattr(verdict, "problem", missing)
+    monkeypatch.setitem(verdict.SOURCES, "usual", missing)
     found = verdict.outcome(0, 5)
     assert (found.verdict, found.index) == ("skipped", 5)
     assert "tensorly" in found.note
@@ -374,7 +374,8 @@ def test_command_prints_tables_and_writes_rows(tmp_path):
 
 @pytest.mark.parametrize(("others", "code"), [({}, 0), ({"error": 0.5}, 3)])
 def test_command_compares_kernels_and_exits_with_3_if_a_goal_is_missed(monkeypatch, others, code):
-    def run(seed, indices, jobs, kernel):
+    def run(seed, indices, jobs, kernel, source):
+        assert source == "usual"
         return iter([row(index=index, **others) for index in indices])
 
     monkeypatch.setattr(verdict, "run", run)

@@ -35,7 +35,7 @@ OPTIONS = {
     "regression": (),
     "realdata": ("only", "data", "quick", "update"),
     "costs": (),
-    "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel"),
+    "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel", "hostile"),
     "checks": ("quick", "seed"),
     "family": ("only", "quick", "update", "output"),
     "uncertainty": ("only", "trials", "data", "quick"),
@@ -87,12 +87,17 @@ OPTIONS = {
 @click.option("--kernel", metavar="NAME",
               help="verdict: run again with this kernel of OpenBLAS, such as Haswell or Prescott, "
               "and count other verdicts.")  # fmt: skip
+@click.option("--hostile", is_flag=True, default=None,
+              help="verdict: small problems of hostile operators instead (huge spreads of singular "
+              "values, blind directions, repeated rows, wrong adjoints, ...), of which no wrong "
+              "answer may be called a success.")  # fmt: skip
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, data: Path | None, quick: bool | None,
           update: bool | None, output: Path | None, problems: int | None, seed: int | None,
-          jobs: int | None, kernel: str | None, overwrite: bool) -> None:  # fmt: skip
+          jobs: int | None, kernel: str | None, hostile: bool | None,
+          overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
 
     \b
@@ -113,7 +118,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     costs       a step of each solver on sampled entries against the model by which "auto"
                 chooses, and the default against ALS on ill-conditioned tensors; a minute
     verdict     recover(A, y) on random problems of many kinds: how often success, status and
-                error estimate are right; half an hour
+                error estimate are right; half an hour; with --hostile a quarter of one
     checks      each check of a result on cases with known answers: how often it is wrong, against
                 the rate that it states, and the threshold that would have that rate; four minutes
     family      a phase diagram for each format of the paper's family, the ancestor beside the
@@ -166,7 +171,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder, "data": data,
                "quick": quick, "update": update, "output": output, "problems": problems,
-               "seed": seed, "jobs": jobs, "kernel": kernel}  # fmt: skip
+               "seed": seed, "jobs": jobs, "kernel": kernel, "hostile": hostile}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
             owners = [one for one, names in OPTIONS.items() if name in names]
@@ -206,7 +211,10 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     elif what == "costs":
         rows = _costs()
     elif what == "verdict":
-        rows, goals = _verdict(only, problems, bool(quick), seed or 0, jobs or 2, kernel)
+        rows, goals = _verdict(
+            only, problems, bool(quick), seed or 0, jobs or 2, kernel,
+            "hostile" if hostile else "usual",
+        )  # fmt: skip
     elif what == "checks":
         rows = _checks(bool(quick), seed or 0)
     elif what == "stack":
@@ -258,7 +266,13 @@ def _costs() -> list[Any]:
 
 
 def _verdict(
-    only: str | None, problems: int | None, quick: bool, seed: int, jobs: int, kernel: str | None
+    only: str | None,
+    problems: int | None,
+    quick: bool,
+    seed: int,
+    jobs: int,
+    kernel: str | None,
+    source: str,
 ) -> tuple[list[Any], list[Any]]:
     from lowtucker.cli import verdict
 
@@ -268,9 +282,9 @@ def _verdict(
                 "--only of verdict runs the problems that it names: omit --problems, --quick and "
                 "--kernel. For another kernel set OPENBLAS_CORETYPE in the environment."
             )
-        return verdict.single_problems(seed, verdict.indices_of(only))
+        return verdict.single_problems(seed, verdict.indices_of(only), source)
     count = verdict.QUICK if quick else verdict.PROBLEMS
-    return verdict.verdict(problems or count, seed, jobs, kernel)
+    return verdict.verdict(problems or count, seed, jobs, kernel, source)
 
 
 def _checks(quick: bool, seed: int) -> list[Any]:

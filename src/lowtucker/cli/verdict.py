@@ -16,15 +16,17 @@ __all__ = ["PROBLEMS", "QUICK", "indices_of", "single_problems", "verdict"]
 PROBLEMS, QUICK, REPORT = 2000, 60, 100
 
 
-def verdict(problems: int, seed: int, jobs: int, kernel: str | None) -> tuple[list[Any], list[Any]]:
+def verdict(
+    problems: int, seed: int, jobs: int, kernel: str | None, source: str
+) -> tuple[list[Any], list[Any]]:
     """Judge problems and print the tables; return the rows and the goals."""
     from lowtucker.lab.bench import confusion
-    from lowtucker.lab.bench.verdict import check_kernel
+    from lowtucker.lab.bench.verdict import CRASH, FALSE_SUCCESS, check_kernel
 
     if kernel is not None:
         check_kernel(kernel)
-    rows = _judged(seed, range(problems), jobs)
-    others = None if kernel is None else _judged(seed, range(problems), jobs, kernel)
+    rows = _judged(seed, range(problems), jobs, source)
+    others = None if kernel is None else _judged(seed, range(problems), jobs, source, kernel)
     for column in ("operator", "noise", "family"):
         _show_confusion(column, confusion.grouped(rows, column))
     _show_estimates(confusion.grouped(rows, "noise"))
@@ -33,20 +35,21 @@ def verdict(problems: int, seed: int, jobs: int, kernel: str | None) -> tuple[li
     if others is not None:
         _show_flips(kernel, rows, others)
     goals = confusion.goals(rows, others)
+    if source == "hostile":  # not to find an answer is no fault
+        goals = [goal for goal in goals if goal.what in (FALSE_SUCCESS, CRASH)]
     columns = ["goal", "share", "target", "met", ""]
     cells = [[g.what, _number(g.ratio), g.target, _met(g.met), g.detail] for g in goals]
     console().print(table(columns, cells))
     return rows, goals
 
 
-def single_problems(seed: int, indices: Sequence[int]) -> tuple[list[Any], list[Any]]:
+def single_problems(seed: int, indices: Sequence[int], source: str) -> tuple[list[Any], list[Any]]:
     """Solve problems one by one in this process, and print all that is known of their results."""
-    from lowtucker.lab.bench.verdict import examine
-    from lowtucker.lab.bench.zoo import problem
+    from lowtucker.lab.bench.verdict import SOURCES, examine
 
     rows = []
     for index in indices:
-        trial = problem(seed, index)
+        trial = SOURCES[source](seed, index)
         row, result = examine(trial)
         rows.append(row)
         click.echo(f"{trial}\n{_line(row)}\n{row.note if result is None else result}")
@@ -66,13 +69,15 @@ def indices_of(text: str) -> list[int]:
         ) from None
 
 
-def _judged(seed: int, indices: Sequence[int], jobs: int, kernel: str | None = None) -> list[Any]:
+def _judged(
+    seed: int, indices: Sequence[int], jobs: int, source: str, kernel: str | None = None
+) -> list[Any]:
     """Judge problems; print misses as they are found, and now and then how far it is."""
     from lowtucker.lab.bench.verdict import run
 
     rows: list[Any] = []
     label = "" if kernel is None else f" with {kernel}"
-    for row in run(seed, indices, jobs, kernel):
+    for row in run(seed, indices, jobs, kernel, source):
         rows.append(row)
         if _is_miss(row):
             click.echo(f"  {_line(row)}", err=True)

@@ -92,8 +92,12 @@ def check_adjoint(A: MeasurementOperator, *, rtol: float | None = None, seed: Se
     return worst
 
 
-def inconsistency(A: MeasurementOperator, length: float, *, seed: Seed = 0) -> str | None:
-    r"""Say how forward and adjoint contradict each other by more than 1e-3; None if they do not.
+def inconsistency(
+    A: MeasurementOperator, length: float, *, seed: Seed = 0
+) -> tuple[str, float] | None:
+    r"""Say how forward and adjoint contradict each other by more than 1e-3, and by how much.
+
+    None if they do not.
 
     Tested are :math:`\mathcal{A}(-s X) = -s \mathcal{A}(X)` with an :math:`s` by which the
     measurements get the given length, and
@@ -118,14 +122,14 @@ def inconsistency(A: MeasurementOperator, length: float, *, seed: Seed = 0) -> s
         return (
             f"forward is not linear: A(-{by:.3g} X) differs from -{by:.3g} A(X) by {gap:.2g} of "
             "it for a random X"
-        )
+        ), gap
     right = real(inner(X, A.adjoint(AX)))
     gap = _relative(right - norm(AX) ** 2, norm(AX) ** 2)
     if not gap <= INEXACT:
         return (
             "adjoint is not the adjoint of forward: <A(X), A(X)> is "
             f"{_number(norm(AX) ** 2)}, <X, A*(A(X))> is {_number(right)} for a random X"
-        )
+        ), gap
     return None
 
 

@@ -19,14 +19,13 @@ from lowtucker._array import (
     same_kind,
     to_numpy,
 )
-from lowtucker._array.clock import TimeUp
-from lowtucker._array.errors import OperatorWarning, UnderdeterminedWarning, warn_caller
+from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
 from lowtucker._array.random import Seed
 from lowtucker.operators import as_operator
-from lowtucker.operators.checks import inconsistency
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
+from lowtucker.recovery.consistency import doubted, of_functions
 from lowtucker.recovery.fit import Fit, Loss, tensor_or_state
 from lowtucker.recovery.hard import rank_given_or_searched, recovered
 from lowtucker.recovery.norank import without_rank
@@ -40,7 +39,7 @@ from lowtucker.run.scope import Scope
 from lowtucker.run.stopping import MaxEpochs, ResidualBelow, Stalled, StoppingRule, conditions
 from lowtucker.solvers import State
 from lowtucker.solvers.auto import check_memory, of_format, phases_of
-from lowtucker.status import UNDETERMINED, Finding
+from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import per_mode
 from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
@@ -186,12 +185,12 @@ def recover(
     with Scope(problem, checkpoint, settings, start=start, X_true=fit.X_true) as scope:
         start = scope.into(start, "start")
         fit = fit.within(scope)
-        contradictions = of_functions(scope)
+        contradiction = of_functions(scope)
         if no_rank and start is None:
             result = without_rank(scope.problem, fit)
         else:
             result = recovered(scope.problem, rank, fit, start=start)
-    return explained(scope.export(result, noise_std).found(*contradictions), call)
+    return explained(doubted(scope.export(result, noise_std), contradiction), call)
 
 
 def iterate(
@@ -392,27 +391,6 @@ def warn_of_unsampled(problem: Problem) -> None:
         if found.kind in UNDETERMINED:
             advice = "Add measurements, or leave these slices out."
             warn_caller(f"{found} {advice}", UnderdeterminedWarning)
-
-
-def of_functions(scope: Scope) -> list[Finding]:
-    """Warn before the work of an operator whose functions contradict each other.
-
-    Only operators without a tangent design of their own are asked, for those are made of functions
-    that the package does not know. Three passes.
-    """
-    A = scope.problem.A
-    if A.traits.has_fast_tangent or not A.traits.forms_full_tensor or A.batch_shape:
-        return []
-    try:
-        with scope.clock.watched():
-            found = inconsistency(A, float(np.max(to_numpy(scope.problem.y_norm))))
-    except TimeUp:
-        return []
-    if found is None:
-        return []
-    text = f"{type(A).__name__}: {found}. lowtucker.check_adjoint(A) tests it in more detail."
-    warn_caller(text, OperatorWarning)
-    return [Finding("operator", text)]
 
 
 def _check_problem(problem: Any) -> None:

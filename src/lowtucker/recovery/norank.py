@@ -15,7 +15,7 @@ from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.hard import held_out_fit, recovered
 from lowtucker.recovery.holdout import by_held_out
-from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
+from lowtucker.recovery.precondition import gains_of_entries, isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
@@ -69,8 +69,9 @@ def _unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
 
     .. math:: \Big( \frac{1}{n} \sum_i \min(1, \max(s^2, \rho^2 / \lambda_i)) \Big)^{1/2}
 
-    of which the largest of all modes is taken. Sampled entries have checks of their own. Four
-    passes, up to 64 of small tensors.
+    of which the largest of all modes is taken, and of the directions of all N entries where there
+    are as many equations (:func:`~lowtucker.recovery.precondition.gains_of_entries`). Sampled
+    entries have checks of their own. Four passes, up to 64 of small tensors.
     """
     held = result.held_out if result.status is Status.APPROXIMATED else None
     if held is None or problem.as_entries is not None or fit.loss != "squared":
@@ -92,9 +93,9 @@ def _unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
 
 
 def _by_gains(problem: Problem, fit: Fit, residual: float, held: float) -> float:
-    """Error by the gains of the directions of all modes."""
-    squares = []
-    for gains in gains_of_modes(problem, as_seed(fit.seed)):
+    """Error by the gains of the directions of all modes, and of all tensors if they are known."""
+    squares, of_all = [], gains_of_entries(problem)
+    for gains in gains_of_modes(problem, as_seed(fit.seed)) + ([] if of_all is None else [of_all]):
         each = residual**2 / np.maximum(gains, TINY)
         squares.append(float(np.mean(np.minimum(np.maximum(each, held**2), 1.0))))
     return math.sqrt(max(squares))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
-from lowtucker._array.linalg import qr, svd
+from lowtucker._array.linalg import eigvalsh, qr, svd
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator, scale
@@ -24,9 +24,17 @@ from lowtucker.solvers.auto import automatic
 from lowtucker.solvers.noise import FULL
 from lowtucker.solvers.rows import spread_of_rows
 from lowtucker.status import Finding, Status
+from lowtucker.tensor.rank import degrees_of_freedom
 from lowtucker.tensor.tucker import TuckerTensor
 
-__all__ = ["SPREAD", "Equivalent", "isotropic_rows", "of_given_rows", "preconditioned"]
+__all__ = [
+    "SPREAD",
+    "Equivalent",
+    "gains_of_entries",
+    "isotropic_rows",
+    "of_given_rows",
+    "preconditioned",
+]
 
 NumPyArray = np.ndarray[Any, Any]
 # Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which some directions are hardly
@@ -228,8 +236,25 @@ def of_given_rows(problem: Problem, fit: Fit, made: Equivalent, result: Result) 
         residual = float(to_numpy(problem.relative_residual(result.X)))
         result = replace(result, residual=residual, state=None)
     effect = f"gave a residual of {result.residual:.2g} with the given rows"
-    result = result.found(made.finding(effect, result.residual))
+    result = _unless_too_few(result.found(made.finding(effect, result.residual)), made)
     return replace(result, m=int(problem.equations))
+
+
+def _unless_too_few(result: Result, made: Equivalent) -> Result:
+    """Result; no success where noise leaves fewer measurements than any tensor needs.
+
+    Rows that hardly differ predict each other, so held-out ones do not tell.
+    """
+    least = degrees_of_freedom(made.problem.shape, (1,) * len(made.problem.shape))
+    if result.status is not Status.APPROXIMATED or made.effective >= least:
+        return result
+    text = (
+        f"Noise leaves {made.effective:.1f} of {len(made.squares)} measurements, and a tensor of "
+        f"rank one has {least} degrees of freedom. Take other measurements, or less noisy ones."
+    )
+    numbers = {"effective": made.effective, "least": least}
+    found = Finding("too few equations", text, numbers, Status.UNDERDETERMINED)
+    return replace(result.found(found), error_estimate=None, error_interval=None)
 
 
 def _unless_by_chance(result: Result) -> Result:
@@ -290,7 +315,7 @@ def isotropic_rows(
     m, N = problem.m, size(problem.shape)
     if N > FULL:
         return None
-    rows = _rows_at_hand(problem)
+    rows = rows_at_hand(problem)
     if rows is None and not problem.A.traits.has_fast_row_norms:
         return None
     before = spread_of_rows(problem, seed)
@@ -307,7 +332,26 @@ def isotropic_rows(
     return made if made is not None and made.spreads[1] < before / 2 else None
 
 
-def _rows_at_hand(problem: Problem) -> Callable[[], NumPyArray] | None:
+def gains_of_entries(problem: Problem) -> NumPyArray | None:
+    r"""How strongly A measures all directions of tensors, weakest first, in units of the mean.
+
+    The eigenvalues of :math:`A^* W A`, over their mean. None where there are fewer equations than
+    entries, so that A is blind in some directions in any case, or no rows can be had.
+
+    Notes
+    -----
+    One pass over a matrix, N forwards of small tensors; :math:`m N^2` flops.
+    """
+    m, N = problem.m, size(problem.shape)
+    rows = rows_at_hand(problem) if problem.equations >= N else None
+    if rows is None:
+        return None
+    B, _ = _weighted_equations(problem, rows().reshape(m, N))
+    found = np.maximum(eigvalsh(B.conj().T @ B), 0.0)
+    return np.asarray(found / (np.mean(found) or 1.0))
+
+
+def rows_at_hand(problem: Problem) -> Callable[[], NumPyArray] | None:
     """How to get the rows as a matrix that can be decomposed; None where there is no way.
 
     Those of functions and of structured operators are the measurements of the unit tensors.

@@ -1,8 +1,9 @@
 r"""How often the verdict of ``recover`` is right: ``lowtucker bench verdict``.
 
-Each problem of the zoo (:mod:`lowtucker.lab.bench.zoo`) is solved, and its result compared with
-the truth. With the true relative error e (on the hidden entries, for real data), the estimate
-(``error_estimate``, or ``held_out`` where there is none) and the oracle's error :math:`e_o`:
+Each problem of the zoo (:mod:`lowtucker.lab.bench.zoo`; with ``--hostile``
+:mod:`lowtucker.lab.bench.hostile`) is solved, and its result compared with the truth. With the true
+relative error e (on the hidden entries, for real data), the estimate (``error_estimate``, or
+``held_out`` where there is none) and the oracle's error :math:`e_o`:
 
 - *false success*: success, although e > 1, or e > 3 times the estimate (or there is none) and
   e > 1e-5.
@@ -42,8 +43,9 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import one_blas_thread
+from lowtucker.lab.bench import hostile, zoo
+from lowtucker.lab.bench.draws import Trial
 from lowtucker.lab.bench.timing import timed
-from lowtucker.lab.bench.zoo import Trial, problem
 from lowtucker.problem import Problem
 from lowtucker.recovery import recover, solve
 from lowtucker.run.result import Result
@@ -60,6 +62,7 @@ __all__ = [
     "MISSES",
     "NEGLIGIBLE",
     "SKIPPED",
+    "SOURCES",
     "SUCCESS",
     "Row",
     "check_kernel",
@@ -73,6 +76,8 @@ __all__ = [
 ]
 
 NumPyArray = np.ndarray[Any, Any]
+# Where problems come from
+SOURCES = {"usual": zoo.problem, "hostile": hostile.problem}
 # Verdicts that are wrong, in the order of the tables
 MISSES = (FALSE_SUCCESS, FALSE_FAILURE, MISSED, CRASH) = (
     "false success", "false failure", "missed", "crash",
@@ -177,7 +182,11 @@ def verdict(row: Row) -> str:
 
 
 def run(
-    seed: int, indices: Sequence[int], jobs: int = 2, kernel: str | None = None
+    seed: int,
+    indices: Sequence[int],
+    jobs: int = 2,
+    kernel: str | None = None,
+    source: str = "usual",
 ) -> Iterator[Row]:
     """Yield the rows of some problems, in their order; in new processes with one BLAS thread.
 
@@ -190,6 +199,8 @@ def run(
     kernel : str, optional
         Kernel of OpenBLAS to use, such as "Haswell": it decides how sums are rounded, those that
         make the problem as well.
+    source : {"usual", "hostile"}
+        Where problems come from.
 
     Notes
     -----
@@ -197,7 +208,7 @@ def run(
     idle one, with another verdict.
     """
     with _processes(jobs, kernel) as pool:
-        yield from pool.map(partial(outcome, seed), indices)
+        yield from pool.map(partial(outcome, seed, source=source), indices)
 
 
 def check_kernel(kernel: str) -> None:
@@ -236,11 +247,11 @@ def _processes(jobs: int, kernel: str | None) -> Iterator[ProcessPoolExecutor]:
             os.environ.pop(CORETYPE, None)
 
 
-def outcome(seed: int, index: int) -> Row:
+def outcome(seed: int, index: int, source: str = "usual") -> Row:
     """Draw a problem, solve and judge it."""
     with one_blas_thread():
         try:
-            trial = problem(seed, index)
+            trial = SOURCES[source](seed, index)
         except ImportError as error:  # real data that are not installed
             return _skipped(seed, index, str(error))
         return judge(trial)
