@@ -150,7 +150,7 @@ class Problem:
 
     @cached_property
     def repeated_rows(self) -> np.ndarray[Any, Any] | None:
-        """Numbers of the rows, equal for multiples of a row; None if no two are. Two passes."""
+        """Numbers of the rows, equal for multiples of a row; None if no two are. One pass."""
         return repeated_rows(self.A, self.tensor_dtype)
 
     @cached_property

@@ -215,6 +215,13 @@ class MeasurementOperator(ABC):
         """Return the rows as a NumPy array (m, n_1, ..., n_d), if they are one; None by default."""
         return None
 
+    def row_heads(self, count: int) -> Array | None:
+        """Return the first entries of every row, up to multiples, if they can be had alone.
+
+        A NumPy array, shape (m, count or fewer); None by default, where that takes a pass.
+        """
+        return None
+
     def scale_exponent(self) -> int | None:
         """Return the exponent of ||A(X)|| for X of norm 1, if known without measuring; or None."""
         return None

@@ -389,6 +389,10 @@ class ScaledOperator(WrappedOperator):
             return None
         return to_numpy(self.factor).reshape(-1, *(1,) * len(self.shape)) * rows
 
+    def row_heads(self, count: int) -> Array | None:
+        """Return those of the inner operator, whose rows are multiples of these."""
+        return None if np.any(to_numpy(self.factor) == 0) else self.inner.row_heads(count)
+
     def _scaled(self, y: Array) -> Array:
         return in_precision(self.factor, y.dtype) * y
 

@@ -163,6 +163,12 @@ class DenseOperator(MatrixOperator):
             return None
         return self._unvec(self.matrix.astype(self._wide, copy=False))
 
+    def row_heads(self, count: int) -> Array | None:
+        """Return columns of a NumPy matrix; None for batches and other arrays."""
+        if not self.tiles or self.batch_shape:
+            return None
+        return self.matrix[:, :count]
+
     def _vec(self, X: Array) -> Array:
         return super()._vec(self._cast(X))
 

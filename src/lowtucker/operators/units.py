@@ -53,6 +53,10 @@ class PoweredOperator(WrappedOperator):
         rows = self.inner.rows_in_memory()
         return None if rows is None else shifted(rows, self.power)
 
+    def row_heads(self, count: int) -> Array | None:
+        """Return those of the inner operator, of whose rows these are multiples."""
+        return self.inner.row_heads(count)
+
     def _forward(self, X: Array) -> Array:
         return shifted(self.inner.forward(shifted(X, self.before)), self.after)
 

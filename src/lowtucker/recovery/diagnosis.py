@@ -470,9 +470,11 @@ def not_determined(case: Case) -> list[Finding]:
     accuracy = _known_accuracy(case)
     different, dof = case.evidence.different, result.degrees_of_freedom
     if different <= dof < size(case.problem.shape):
+        equations = int(case.problem.equations)
+        which = f"{different} of {equations} equations are different"
         text = (
-            f"Only {different} of {case.problem.equations} equations are different, for {dof} "
-            "degrees of freedom. Take other measurements, or a smaller rank."
+            f"{f'Only {which}' if different < equations else f'There are {equations} equations'}, "
+            f"for {dof} degrees of freedom. Take other measurements, or a smaller rank."
         )
         numbers: dict[str, float] = {"different": different, "dof": dof}
         return [Finding("too few equations", text, numbers, status, changes=_more(case))]

@@ -105,19 +105,24 @@ class Evidence:
 
     @cached_property
     def different(self) -> int:
-        """Equations, without multiples of others. Two passes.
+        """Equations, without multiples of others.
 
-        Those of rows that may be taken for independent ones are counted as they are where they are
-        plenty.
+        One pass, none for sampled entries and most matrices in memory. Where that takes a pass,
+        rows that may be taken for independent ones are counted as they are if they are plenty.
         """
         problem = self.problem
+        counting = slice(None) if problem.weights is None else to_numpy(problem.weights) > 0
+        if problem.as_entries is not None:
+            mask = None if problem.weights is None else counting
+            found = problem.A.diagnose((1,) * len(problem.shape), mask)
+            twice = sum(f.numbers["duplicates"] for f in found if f.kind == "duplicates")
+            return int(problem.equations - twice)
         plenty = problem.equations >= PLENTY * self.result.degrees_of_freedom
-        if problem.A.traits.isotropic and plenty:
+        if plenty and problem.A.traits.isotropic and problem.A.row_heads(1) is None:
             return int(problem.equations)
         labels = problem.repeated_rows
         if labels is None:
             return int(problem.equations)
-        counting = slice(None) if problem.weights is None else to_numpy(problem.weights) > 0
         parts = problem.equations // max(len(labels[counting]), 1)
         return int(parts * len(np.unique(labels[counting])))
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-
-import numpy as np
 
 from lowtucker._array import eps
 from lowtucker._array.random import as_seed
@@ -13,13 +10,13 @@ from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.evidence import Evidence
 from lowtucker.recovery.fit import OVER, Fit, joined
+from lowtucker.recovery.gains import unless_unseen
 from lowtucker.recovery.hard import held_out_fit, recovered
 from lowtucker.recovery.holdout import by_held_out
-from lowtucker.recovery.precondition import gains_of_entries, isotropic_rows, of_given_rows
+from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
-from lowtucker.solvers.rows import gains_of_modes
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
@@ -35,8 +32,6 @@ TIE, NOISY_TIE = 1.02, 1.1
 POOR, FAIR, FEW, SMALL_RANK = 0.5, 0.05, 5.0, 4
 # Findings about the data, whatever is fitted to them
 OF_THE_DATA = ("fibres", "offset")
-# A gain that counts as zero
-TINY = 1e-300
 # Where the spectra have a gap the data are fitted to this
 EXACT = 1e-8
 
@@ -53,52 +48,10 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
     if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
         made = isotropic_rows(problem, as_seed(fit.seed))
     if made is None:
-        return _unless_unseen(problem, fit, _chosen(problem, fit, share))
+        return unless_unseen(problem, fit, _chosen(problem, fit, share))
     made = weighted_by_error(made, fit)
     result = _chosen(made.problem, replace(fit, noise_std=None), share)
-    return _unless_unseen(problem, fit, of_given_rows(problem, fit, made, result))
-
-
-def _unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
-    r"""Result with the error of directions that A hardly measures; no success where it is large.
-
-    Held-out measurements do not show what no measurement shows. With gains :math:`\lambda_i` of
-    the directions of a mode (:func:`~lowtucker.solvers.rows.gains_of_modes`), a relative residual
-    :math:`\rho` and a held-out error s, an X that has an equal part in all directions has the
-    error
-
-    .. math:: \Big( \frac{1}{n} \sum_i \min(1, \max(s^2, \rho^2 / \lambda_i)) \Big)^{1/2}
-
-    of which the largest of all modes is taken, and of the directions of all N entries where there
-    are as many equations (:func:`~lowtucker.recovery.precondition.gains_of_entries`). Sampled
-    entries have checks of their own. Four passes, up to 64 of small tensors.
-    """
-    held = result.held_out if result.status is Status.APPROXIMATED else None
-    if held is None or problem.as_entries is not None or fit.loss != "squared":
-        return result
-    if not fits_in_memory(problem) or fit.time_is_up:
-        return result
-    try:
-        error = _by_gains(problem, fit, float(result.residual), held)
-    except np.linalg.LinAlgError:  # it cannot be told
-        return result
-    if error <= max(POOR, held):
-        return replace(result, **by_held_out(error))
-    text = (
-        f"Some directions of a mode are hardly measured: an error of {error:.0%} is to be "
-        f"expected, though held-out measurements are predicted to {held:.2g}."
-    )
-    found = Finding("hardly measured", text, {"estimate": error}, Status.UNDERDETERMINED)
-    return replace(result.found(found), error_estimate=None, error_interval=None)
-
-
-def _by_gains(problem: Problem, fit: Fit, residual: float, held: float) -> float:
-    """Error by the gains of the directions of all modes, and of all tensors if they are known."""
-    squares, of_all = [], gains_of_entries(problem)
-    for gains in gains_of_modes(problem, as_seed(fit.seed)) + ([] if of_all is None else [of_all]):
-        each = residual**2 / np.maximum(gains, TINY)
-        squares.append(float(np.mean(np.minimum(np.maximum(each, held**2), 1.0))))
-    return math.sqrt(max(squares))
+    return unless_unseen(made.problem, fit, of_given_rows(problem, fit, made, result))
 
 
 def _chosen(problem: Problem, fit: Fit, share: float) -> Result:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
-from lowtucker._array.linalg import eigvalsh, qr, svd
+from lowtucker._array.linalg import qr, svd
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator, scale
@@ -30,10 +30,11 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = [
     "SPREAD",
     "Equivalent",
-    "gains_of_entries",
     "isotropic_rows",
     "of_given_rows",
     "preconditioned",
+    "rows_at_hand",
+    "weighted_equations",
 ]
 
 NumPyArray = np.ndarray[Any, Any]
@@ -332,25 +333,6 @@ def isotropic_rows(
     return made if made is not None and made.spreads[1] < before / 2 else None
 
 
-def gains_of_entries(problem: Problem) -> NumPyArray | None:
-    r"""How strongly A measures all directions of tensors, weakest first, in units of the mean.
-
-    The eigenvalues of :math:`A^* W A`, over their mean. None where there are fewer equations than
-    entries, so that A is blind in some directions in any case, or no rows can be had.
-
-    Notes
-    -----
-    One pass over a matrix, N forwards of small tensors; :math:`m N^2` flops.
-    """
-    m, N = problem.m, size(problem.shape)
-    rows = rows_at_hand(problem) if problem.equations >= N else None
-    if rows is None:
-        return None
-    B, _ = _weighted_equations(problem, rows().reshape(m, N))
-    found = np.maximum(eigvalsh(B.conj().T @ B), 0.0)
-    return np.asarray(found / (np.mean(found) or 1.0))
-
-
 def rows_at_hand(problem: Problem) -> Callable[[], NumPyArray] | None:
     """How to get the rows as a matrix that can be decomposed; None where there is no way.
 
@@ -390,7 +372,7 @@ def _of_equal_norm(problem: Problem, before: float, seed: tuple[int, int]) -> Eq
 
 def _orthogonal(problem: Problem, matrix: NumPyArray, before: float) -> Equivalent:
     """Problem with the right singular vectors of the weighted matrix as rows."""
-    B, z = _weighted_equations(problem, matrix)
+    B, z = weighted_equations(problem, matrix)
     U, s, Vh = _svd(B)
     kept = s**2 > ROUNDING * s[0] ** 2
     U, s, Vh = U[:, kept], s[kept], Vh[kept]
@@ -413,7 +395,7 @@ def _in_precision(numbers: NumPyArray, dtype: Any) -> NumPyArray:
     return numbers.astype(np.result_type(dtype, np.complex64) if is_complex(numbers) else dtype)
 
 
-def _weighted_equations(problem: Problem, matrix: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
+def weighted_equations(problem: Problem, matrix: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
     """Rows that count and their data, times the roots of the weights, in double precision.
 
     Complex measurements of a real tensor are two real equations each.

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import to_numpy
+from lowtucker._array import Array, to_numpy
 from lowtucker.limits import CLEARLY, NEAR_ERRORS, NEAR_EXPECTED, PLENTY, POOR, SURELY
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
@@ -393,7 +393,7 @@ def _trimmed(candidate: Candidate, parts: Holdout, fit: Fit) -> Candidate:
 
 def _without_rounding(exact: Candidate, parts: Holdout, fit: Fit) -> Candidate:
     """Candidate that fits exactly, without the directions that are smaller than the tolerance."""
-    rank = _rank_above(exact.X, 10 * exact.score)
+    rank = rank_above(exact.X, 10 * exact.score)
     if rank == exact.X.rank:
         return exact
     less = parts.score(hosvd(exact.X, rank, warn=False), fit)
@@ -495,11 +495,11 @@ def smaller_rank(result: Result, factor: float = 1.0, most: float = math.inf) ->
     share = 10 * result.residual if result.status is Status.CONVERGED else result.error_estimate
     if share is None:
         return None
-    rank = _rank_above(result.X, factor * min(share, most))
+    rank = rank_above(result.X, factor * min(share, most))
     return rank if rank != result.rank else None
 
 
-def _rank_above(X: TuckerTensor, share: float) -> Rank:
+def rank_above(X: TuckerTensor | Array, share: float) -> Rank:
     """Rank without the directions that are together smaller than a share of X, in each mode."""
     ranks = []
     for values in spectra(X).values:

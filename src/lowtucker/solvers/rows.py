@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -21,31 +20,25 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
-from lowtucker._array.linalg import eigvalsh
 from lowtucker._array.random import Stream, generator
 from lowtucker.problem import Problem
 from lowtucker.solvers.base import Cache
 from lowtucker.solvers.shrinking import host, of_each, spread
 from lowtucker.tensor.products import norm
-from lowtucker.tensor.unfolding import unfold
 
 __all__ = [
     "Rows",
-    "gains_of_modes",
     "is_complex_tensor",
     "look_at_rows",
     "normal_numbers",
     "spread_of_rows",
 ]
 
-NumPyArray = np.ndarray[Any, Any]
 # Rows are orthogonal where A(A*(v)) is a multiple of v to this
 ORTHOGONAL = 1e-3
 # Random tensors that give the size of the rows, where their norms are not at hand. Its relative
 # error is (2 / (PROBES m))^(1/2); one of 5 % raised the error of a fit from 0.073 to 0.10
 PROBES = 10
-# Random adjoints that give the gains of a mode: columns of their unfoldings per row, and limits
-COLUMNS, FEWEST, MOST = 20, 4, 64
 
 
 @dataclass(frozen=True)
@@ -154,28 +147,6 @@ def spread_of_rows(problem: Problem, seed: tuple[int, int]) -> float:
     common = float(to_numpy(norm(problem.A.adjoint(roots * ones)))) ** 2
     count = float(to_numpy(_real_inner(ones, ones)))
     return max(spread, common / count / (sizes[1] / sizes[0]) / 2)  # it varies more
-
-
-def gains_of_modes(problem: Problem, seed: tuple[int, int]) -> list[NumPyArray]:
-    r"""How strongly A measures the directions of each mode, weakest first, in units of the mean.
-
-    The eigenvalues of :math:`G_k = \sum_j (A_j)_{(k)} (A_j)_{(k)}^*`, over their mean: all about 1
-    where rows are isotropic, 0 for a direction of mode k in which A is blind. By 4 to 64 random
-    adjoints, as many as needed to estimate :math:`G_k` to some 20 %.
-    """
-    shape, rng = problem.shape, generator(seed, Stream.PROBE)
-    number = min(MOST, max(FEWEST, math.ceil(COLUMNS * max(shape) ** 2 / size(shape))))
-    grams = [np.zeros((n, n)) for n in shape]
-    roots = None if problem.weights is None else np.sqrt(to_numpy(problem.weights))
-    for _ in range(number):
-        v = normal_numbers(rng, (problem.m,), is_complex(problem.y))
-        v = v if roots is None else roots * v
-        back = problem.A.adjoint(like(v, problem.y, problem.y.dtype))
-        for k in range(len(shape)):
-            wide = to_numpy(unfold(back, k))
-            grams[k] = grams[k] + wide @ wide.conj().T
-    values = [np.maximum(to_numpy(real(eigvalsh(gram))), 0.0) for gram in grams]
-    return [found / (np.mean(found) or 1.0) for found in values]
 
 
 def is_complex_tensor(problem: Problem) -> bool:
