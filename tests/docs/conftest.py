@@ -33,7 +33,7 @@ def copy_of_sources(root):
     shutil.copytree(REPOSITORY / "docs", root / "docs", ignore=GENERATED)
     shutil.rmtree(root / "docs" / "gallery", ignore_errors=True)
     shutil.copytree(REPOSITORY / "examples", root / "examples", ignore=GENERATED)
-    for name in ("CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md"):
         shutil.copy(REPOSITORY / name, root / name)
     return root / "docs"
 

@@ -17,7 +17,10 @@ from test_layers import FACES, LEVELS
 REPOSITORY = Path(__file__).parents[2]
 DOCS = REPOSITORY / "docs"
 PAGES = sorted([*DOCS.glob("*.md"), *DOCS.glob("api/*.md")])
-READ_ON_GITHUB = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *PAGES]
+READ_ON_GITHUB = [
+    *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    *PAGES,
+]
 MODULES = {
     "lowtucker.io": "io", "lowtucker.theory": "theory", "lowtucker.metrics": "metrics",
     "lowtucker.estimators": "estimators",

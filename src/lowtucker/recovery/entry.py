@@ -127,9 +127,8 @@ def recover(
         and gives the result of an uninterrupted one, bit for bit; a run that a limit ended resumes
         where there are more epochs, and always after ``max_seconds``, which start from zero; one
         that has more epochs than ``max_epochs`` is returned as it is, with a finding. A checkpoint
-        of another problem or solver is refused (see :func:`lowtucker.run.identity.fingerprint` for
-        what is not seen), and so is one that another process or thread is using
-        (``BlockingIOError``).
+        of another problem or solver is refused, and so is one that another process or thread is
+        using (``BlockingIOError``); the page "Guarantees" says what is not noticed.
 
     Returns
     -------
