@@ -16,6 +16,7 @@ import lowtucker as lt
 from lowtucker._array.errors import FileFormatError
 from lowtucker.cli.main import main
 from lowtucker.io.lines import SampleLines
+from lowtucker.run.lock import FileLock
 
 SHAPE, RANK = (9, 8, 7), (2, 2, 2)
 OPTIONS = ["--shape", "9,8,7", "--rank", "2,2,2"]
@@ -79,6 +80,22 @@ def test_too_few_samples_are_not_recovered(tmp_path):
     done = stream("-", *OPTIONS, "-o", tmp_path / "X.npz", text=lines(40))
     assert done.exit_code == 3, done.output
     assert "needs about" in done.output
+
+
+def test_a_checkpoint_that_another_stream_has_is_refused(tmp_path, table):
+    kept, out = tmp_path / "s.npz", tmp_path / "X.npz"
+    held = FileLock(kept, "checkpoint")
+    try:
+        refused = stream(table, *OPTIONS, "-o", out, "--checkpoint", kept)
+        assert refused.exit_code == 2
+        assert "is in use by process" in refused.stderr
+        assert not out.exists()
+    finally:
+        held.release()
+    for _ in range(2):  # each releases it
+        assert stream(table, *OPTIONS, "-o", out, "--checkpoint", kept).exit_code == 0
+    assert {path.name for path in tmp_path.iterdir()} >= {"s.npz", "X.npz"}
+    assert not list(tmp_path.glob("*.lock"))
 
 
 def test_a_checkpoint_resumes_after_the_samples_that_were_used(tmp_path, table):

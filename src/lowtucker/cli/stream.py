@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from functools import partial
 from pathlib import Path
@@ -66,9 +67,12 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
     """
     import lowtucker as lt
     from lowtucker.io.lines import SampleLines
+    from lowtucker.run.lock import FileLock
 
     if checkpoint is not None:
         check_targets([checkpoint], True)
+        lock = FileLock(Path(os.path.realpath(checkpoint)), "checkpoint")
+        click.get_current_context().call_on_close(lock.release)
         overwrite = overwrite or checkpoint.exists()
     check_output(output, plot, overwrite, inputs=(samples, checkpoint))
     check_fits(output, shape)
