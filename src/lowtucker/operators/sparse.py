@@ -216,13 +216,27 @@ def is_scipy_sparse(matrix: Any) -> bool:
 
 
 def check_sparse_inside(operator: Any) -> None:
-    """Refuse a SciPy linear operator that is made of such a matrix, also as a sum or product."""
-    inside = getattr(operator, "A", None)
-    if is_scipy_sparse(inside):
-        check_sparse(inside, "the sparse matrix of A")
-    for one in (inside, *getattr(operator, "args", ())):
-        if hasattr(one, "matvec") and one is not operator:
-            check_sparse_inside(one)
+    """Refuse a linear operator that is made of such a matrix, at whatever depth.
+
+    SciPy and PyLops keep the parts of sums, products and stacks in attributes of many names.
+    """
+    seen, waiting = {id(operator)}, [operator]
+    while waiting:
+        for part in _parts(waiting.pop()):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if is_scipy_sparse(part):
+                check_sparse(part, "the sparse matrix of A")
+            elif isinstance(part, list | tuple | dict) or hasattr(part, "matvec"):
+                waiting.append(part)
+
+
+def _parts(whole: Any) -> list[Any]:
+    """What an operator or a list of operators is made of."""
+    if isinstance(whole, list | tuple):
+        return list(whole)
+    return list((whole if isinstance(whole, dict) else getattr(whole, "__dict__", {})).values())
 
 
 def _compressed_fits(matrix: Any) -> bool:
