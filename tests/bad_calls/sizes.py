@@ -67,6 +67,7 @@ REFUSED = {
     **{f"random_tensor, {H!r}": drawn(H, shape=LONG) for H in FORMATS},
     **{f"random_tensor, {H!r}, trials": drawn(H, shape=SHAPE, trials=HUGE) for H in FORMATS},
     "transform, m": lambda: lt.subsampled_transform(SHAPE, HUGE),
+    "transform, m of many": lambda: lt.subsampled_transform((10**4,) * 3, 10**11, signs=False),
     "transform, shape": lambda: lt.subsampled_transform(LONG, 3),
     "transform, fft": lambda: lt.subsampled_transform(WIDE, 3, "fft"),
     "kronecker": lambda: lt.kronecker([np.ones((10**4, 2))] * 3).forward(X),
@@ -84,6 +85,9 @@ REFUSED = {
     "recover, shape": lambda: lt.recover(A.matrix, Y, ONE, shape=LONG),
     "recover, blocks": lambda: lt.recover(A, Y, ONE, solver=lt.StoTIHT(block_size=HUGE)),
     "recover, search": lambda: lt.recover(A, Y, lt.RankSearch(max=(HUGE,) * 3)),
+    "recover, long": lambda: lt.recover(lt.seeded_gaussian(LONG, 3), np.ones(3), ONE),
+    "compose": lambda: lt.compose(A, lt.seeded_gaussian(LONG, 8)),
+    "to_scipy": lambda: lt.to_scipy(WIDE_A),
     "iterate": lambda: next(lt.iterate(lt.Problem(WIDE_A, np.ones(2)), "tiht", ONE)),
     "Online": lambda: lt.Online(LONG, ONE),
     "Online, wide": lambda: lt.Online(WIDE, ONE),
@@ -100,6 +104,7 @@ REFUSED = {
     "phase_transition, shape": lambda: theory.phase_transition("gaussian", LONG, ONE,
                                                                measurements=[9]),
     "plan": lambda: theory.plan(SHAPE, ONE, trials=HUGE),
+    "plan, workers": lambda: theory.plan(SHAPE, ONE, trials=1, workers=HUGE),
     "TuckerRegressor": lambda: TuckerRegressor(rank=ONE, tensor_shape=LONG).fit(
         np.ones((5, 8)), np.ones(5)
     ),
