@@ -101,6 +101,11 @@ def check_zarr(array: Any, where: str) -> None:
         return
     folder = Path(root) / array.path
     found = _files(folder)
+    linked = sorted(key for key, path in found.items() if path.is_symlink())
+    if linked:
+        raise FileFormatError(
+            f"{where} holds the link {linked[0]}, which is not followed. Copy the file there."
+        )
     keys: Any = []
     if len(found) >= math.prod(grid):  # a declared size may be any number
         keys = map(array.metadata.encode_chunk_key, np.ndindex(*grid))
