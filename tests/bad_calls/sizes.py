@@ -7,6 +7,7 @@ tests/robustness/test_memory.py, in a process with little memory. Those of FINE 
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import coo_array
 
 import lowtucker as lt
 from lowtucker import theory
@@ -92,6 +93,7 @@ REFUSED = {
     "Online": lambda: lt.Online(LONG, ONE),
     "Online, wide": lambda: lt.Online(WIDE, ONE),
     "fold": lambda: lt.fold(np.ones((2, 2)), 0, LONG),
+    "SparseOperator": lambda: lt.as_operator(coo_array((HUGE, 8)), SHAPE),
     "DenseOperator": lambda: lt.DenseOperator(np.ones((2, 8)), LONG),
     "trip, starts": lambda: theory.trip(A, ONE, starts=HUGE),
     "trip, samples": lambda: theory.trip(A, ONE, samples=HUGE),

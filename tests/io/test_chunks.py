@@ -256,6 +256,20 @@ def test_a_zarr_chunk_of_another_shape_is_named(folder, version, keep):
         A.forward(X)
 
 
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("nbytes", [961, 70_000, 10**8])
+def test_a_zarr_chunk_that_inflates_to_more_is_refused(folder, version, nbytes):
+    numcodecs = pytest.importorskip("numcodecs")
+    codec = numcodecs.Zstd()
+    zarr_of(version, compressors=codec if version == 2 else zarr.codecs.ZstdCodec())
+    assert np.allclose(lt.stored("A.zarr", SHAPE).forward(X), WANTED)
+    name = "A.zarr/c/1/0" if version == 3 else "A.zarr/1.0"
+    with open(name, "wb") as file:
+        file.write(codec.encode(bytes(nbytes)))
+    with pytest.raises(FileFormatError, match=f"decompresses to {nbytes} bytes, expected 960|takes"):
+        lt.stored("A.zarr", SHAPE)
+
+
 def test_a_zarr_chunk_that_is_too_long_is_refused(folder):
     zarr_of(compressors=None)
     with open("A.zarr/c/1/0", "ab") as file:

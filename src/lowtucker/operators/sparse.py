@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, as_float, conj, is_complex, size
+from lowtucker._array.memory import check_room
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, DenseDesign, TangentDesign
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order, columns_as_shape
@@ -61,6 +62,9 @@ class SparseOperator(MatrixOperator):
             )
         check_sparse(matrix)
         shape = columns_as_shape(matrix.shape, shape)
+        if matrix.format != "csr":
+            what = f"matrix of shape {matrix.shape}, as CSR,"
+            check_room(16 * (matrix.shape[0] + int(matrix.nnz)), what, "Leave out empty rows.")
         csr = scipy.sparse.csr_array(matrix)
         parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
         csr = scipy.sparse.csr_array(parts, shape=csr.shape)
