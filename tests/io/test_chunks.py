@@ -209,7 +209,7 @@ def test_links_in_a_zarr_folder_are_not_followed(folder, version):
     name = "A.zarr/c/1/0" if version == 3 else "A.zarr/1.0"
     os.replace(name, "elsewhere")
     os.symlink(folder / "elsewhere", name)
-    with pytest.raises(FileFormatError, match=r"holds the link (c/1/0|1\.0), which is not followed"):
+    with pytest.raises(FileFormatError, match=r"the link (c/1/0|1\.0), which is not followed"):
         lt.stored("A.zarr", SHAPE)
 
 
@@ -266,7 +266,7 @@ def test_a_zarr_chunk_that_inflates_to_more_is_refused(folder, version, nbytes):
     name = "A.zarr/c/1/0" if version == 3 else "A.zarr/1.0"
     with open(name, "wb") as file:
         file.write(codec.encode(bytes(nbytes)))
-    with pytest.raises(FileFormatError, match=f"decompresses to {nbytes} bytes, expected 960|takes"):
+    with pytest.raises(FileFormatError, match=f"to {nbytes} bytes, expected 960|takes"):
         lt.stored("A.zarr", SHAPE)
 
 

@@ -113,7 +113,7 @@ WRITERS = {
 }  # fmt: skip
 
 
-# It draws for a second each time; with the variable LOWTUCKER_FAULTS it is killed as often as others
+# It draws for a second each time, and is killed less often unless LOWTUCKER_FAULTS is set
 SLOW = pytest.param("report.html", marks=pytest.mark.slow)
 
 

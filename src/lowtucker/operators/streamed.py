@@ -82,7 +82,7 @@ class StreamedOperator(MeasurementOperator):
     def _buffer(self, rows: int) -> NumPyArray:
         matrix = self._one.matrix
         need = rows * int(matrix.shape[1] * matrix.itemsize)
-        check_room(need, f"{rows} rows of A", "Try a smaller shape, or factors: lowtucker.rank_one.")
+        check_room(need, f"{rows} rows of A", "Try a smaller shape, or lowtucker.rank_one.")
         return np.empty((rows, matrix.shape[1]), matrix.dtype)
 
     def _dense(self, matrix: NumPyArray) -> DenseOperator:
