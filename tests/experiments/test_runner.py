@@ -429,10 +429,15 @@ def test_interrupt_that_another_thread_receives_waits_for_workers_to_start():
 
     other = threading.Thread(target=receive)
     other.start()
-    with pytest.raises(KeyboardInterrupt), _interrupts_held():
-        begin.set()
-        other.join()
-        reached.append(True)
+
+    def started():
+        with _interrupts_held():
+            begin.set()
+            other.join()
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        started()
     assert reached
 
 

@@ -302,7 +302,7 @@ def test_a_kill_between_two_calls_of_the_system(cell, tmp_path):
     assert most >= 4  # open, write, fsync, rename
     points = {*range(1, 5), most // 2, *range(most - 3, most + 1)} - {0}
     if cell[1].name == SLOW.values[0] and "LOWTUCKER_FAULTS" not in os.environ:
-        points = {2, most // 2, most - 1}
+        points = {2, most - 1}
     left = 0
     for n in sorted(points):
         write, path = copied(cell, tmp_path / f"killed-{n}")
@@ -514,10 +514,11 @@ def interrupted(seconds):
 
 
 MOMENTS = [0.002, 0.02, 0.06, 0.12, 0.2, 0.35]
+MORE = 60 if "LOWTUCKER_FAULTS" in os.environ else 20
 
 
 @pytest.mark.parametrize(
-    "moments", [MOMENTS, pytest.param(np.linspace(0.002, 1.5, 60), marks=pytest.mark.slow)]
+    "moments", [MOMENTS, pytest.param(np.linspace(0.002, 1.5, MORE), marks=pytest.mark.slow)]
 )
 def test_ctrl_c_while_modules_are_imported_is_one_line(ready, moments):
     for seconds in moments:
