@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import os
 import socket
@@ -18,7 +19,7 @@ from app.served import LONG, eventually, kept, playground
 from lowtucker.lab.app.inspection import _check_members
 from lowtucker.lab.app.memory import SLACK, bounded_memory
 from lowtucker.lab.app.processes import BusyError
-from lowtucker.lab.app.sharing import Shares, TooManyError
+from lowtucker.lab.app.sharing import Patience, Shares, SlowError, TooManyError
 from lowtucker.lab.app.uploads import Store
 from robustness import faults
 
@@ -69,15 +70,36 @@ def test_half_open_uploads_take_no_file_and_end(impatient):
 
 
 def test_few_large_files_are_received_at_a_time(impatient):
-    raws = half_open(impatient, 2, bytes(1_500_000))
-    large = npy() + bytes(1_200_000)
-    assert eventually(lambda: impatient.upload("x.npy", large)[0] == 503)
-    status, answer = impatient.upload("x.npy", large)
-    assert status == 503
-    assert "2 large uploads are in progress, which is the limit" in answer["error"]
-    for raw in raws:
-        raw.close()
+    large, answers = npy() + bytes(1_200_000), []
+
+    def refused():
+        raws = half_open(impatient, 2, bytes(1_500_000))  # they end soon
+        answers.extend(impatient.upload("x.npy", large) for _ in range(5))
+        for raw in raws:
+            raw.close()
+        return 503 in dict(answers)
+
+    assert eventually(refused)
+    assert "2 large uploads are in progress, which is the limit" in dict(answers)[503]["error"]
     assert eventually(lambda: impatient.upload("x.npy", large)[0] != 503)
+
+
+def test_an_upload_that_was_fast_and_stops_is_refused():
+    """What it has sent would allow it to wait for ten hours."""
+    sent = iter([{"type": "http.request", "body": bytes(10**6), "more_body": True}] * 720)
+
+    async def receive():
+        return next(sent, None) or await asyncio.Event().wait()
+
+    async def app(scope, receive, send):
+        while True:
+            await receive()
+
+    async def served():
+        await asyncio.wait_for(Patience(app, 0.01)({"type": "http"}, receive, None), 30)
+
+    with pytest.raises(SlowError, match="Only 720000000 bytes of the request arrived in time"):
+        asyncio.run(served())
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: x\r\nA: "])

@@ -7,6 +7,7 @@ tests/robustness/test_memory.py, in a process with little memory. Those of FINE 
 from __future__ import annotations
 
 import numpy as np
+from scipy.sparse import coo_array
 
 import lowtucker as lt
 from lowtucker import theory
@@ -67,6 +68,7 @@ REFUSED = {
     **{f"random_tensor, {H!r}": drawn(H, shape=LONG) for H in FORMATS},
     **{f"random_tensor, {H!r}, trials": drawn(H, shape=SHAPE, trials=HUGE) for H in FORMATS},
     "transform, m": lambda: lt.subsampled_transform(SHAPE, HUGE),
+    "transform, m of many": lambda: lt.subsampled_transform((10**4,) * 3, 10**11, signs=False),
     "transform, shape": lambda: lt.subsampled_transform(LONG, 3),
     "transform, fft": lambda: lt.subsampled_transform(WIDE, 3, "fft"),
     "kronecker": lambda: lt.kronecker([np.ones((10**4, 2))] * 3).forward(X),
@@ -84,10 +86,14 @@ REFUSED = {
     "recover, shape": lambda: lt.recover(A.matrix, Y, ONE, shape=LONG),
     "recover, blocks": lambda: lt.recover(A, Y, ONE, solver=lt.StoTIHT(block_size=HUGE)),
     "recover, search": lambda: lt.recover(A, Y, lt.RankSearch(max=(HUGE,) * 3)),
+    "recover, long": lambda: lt.recover(lt.seeded_gaussian(LONG, 3), np.ones(3), ONE),
+    "compose": lambda: lt.compose(A, lt.seeded_gaussian(LONG, 8)),
+    "to_scipy": lambda: lt.to_scipy(WIDE_A),
     "iterate": lambda: next(lt.iterate(lt.Problem(WIDE_A, np.ones(2)), "tiht", ONE)),
     "Online": lambda: lt.Online(LONG, ONE),
     "Online, wide": lambda: lt.Online(WIDE, ONE),
     "fold": lambda: lt.fold(np.ones((2, 2)), 0, LONG),
+    "SparseOperator": lambda: lt.as_operator(coo_array((HUGE, 8)), SHAPE),
     "DenseOperator": lambda: lt.DenseOperator(np.ones((2, 8)), LONG),
     "trip, starts": lambda: theory.trip(A, ONE, starts=HUGE),
     "trip, samples": lambda: theory.trip(A, ONE, samples=HUGE),
@@ -100,6 +106,7 @@ REFUSED = {
     "phase_transition, shape": lambda: theory.phase_transition("gaussian", LONG, ONE,
                                                                measurements=[9]),
     "plan": lambda: theory.plan(SHAPE, ONE, trials=HUGE),
+    "plan, workers": lambda: theory.plan(SHAPE, ONE, trials=1, workers=HUGE),
     "TuckerRegressor": lambda: TuckerRegressor(rank=ONE, tensor_shape=LONG).fit(
         np.ones((5, 8)), np.ones(5)
     ),

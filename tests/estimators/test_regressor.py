@@ -529,6 +529,7 @@ BAD = [
         "sample_weight must be non-negative, and positive for some|at least one non-zero",
     ),
     ({}, X0, Y0, np.linspace(-1, 1, 20), "sample_weight must be non-negative.*from -1 to 1"),
+    ({}, X0, Y0, ["heavy"] * 20, "sample_weight must be numbers, got text"),
     ({}, X0, Y0, np.ones(19), r"sample_weight\.shape == \(19,\)"),
 ]
 

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections import Counter
 from concurrent.futures.process import BrokenProcessPool
@@ -19,7 +20,7 @@ import pytest
 from lowtucker.lab.experiments.beyond import Facts
 from lowtucker.lab.experiments.convergence import Convergence
 from lowtucker.lab.experiments.success import Recoveries
-from lowtucker.simulation.runner import Job, pending, results, run
+from lowtucker.simulation.runner import Job, _interrupts_held, pending, results, run
 from lowtucker.simulation.store import Store
 
 SEED = 3
@@ -416,6 +417,28 @@ def test_process_killed_while_writing_leaves_only_complete_files(tiny, home, tmp
     run(jobs, store)
     assert sorted(lines(tmp_path)) == sorted(as_lines(jobs))
     assert_same(results(experiment, store, SEED, 8), expected(experiment, 8))
+
+
+@pytest.mark.skipif(not hasattr(signal, "pthread_kill"), reason="Windows has no such signals")
+def test_interrupt_that_another_thread_receives_waits_for_workers_to_start():
+    begin, reached = threading.Event(), []
+
+    def receive():
+        begin.wait()
+        signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+
+    other = threading.Thread(target=receive)
+    other.start()
+
+    def started():
+        with _interrupts_held():
+            begin.set()
+            other.join()
+            reached.append(True)
+
+    with pytest.raises(KeyboardInterrupt):
+        started()
+    assert reached
 
 
 @pytest.mark.slow

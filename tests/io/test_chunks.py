@@ -191,6 +191,34 @@ def test_missing_zarr_chunks_are_refused(folder, version):
         lt.as_operator(zarr.open("A.zarr"), SHAPE)
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no pipes here")
+@pytest.mark.parametrize("name", ["zarr.json", ".zarray", "A/zarr.json"])
+def test_pipes_in_a_zarr_folder_are_refused(folder, name):
+    os.makedirs("A.zarr/A")
+    if "/" in name:
+        zarr.open_group("A.zarr", mode="w")
+        os.makedirs("A.zarr/A", exist_ok=True)
+    os.mkfifo(f"A.zarr/{name}")
+    with pytest.raises(FileFormatError, match=r"is a folder, a pipe or a device; expected a file"):
+        lt.stored("A.zarr", SHAPE)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_links_in_a_zarr_folder_are_not_followed(folder, version):
+    zarr_of(version, compressors=None)
+    name = "A.zarr/c/1/0" if version == 3 else "A.zarr/1.0"
+    os.replace(name, "elsewhere")
+    os.symlink(folder / "elsewhere", name)
+    with pytest.raises(FileFormatError, match=r"the link (c/1/0|1\.0), which is not followed"):
+        lt.stored("A.zarr", SHAPE)
+
+
+def test_a_link_to_a_zarr_folder_is_followed(folder):
+    zarr_of()
+    os.symlink("A.zarr", "link.zarr")
+    assert np.allclose(lt.stored("link.zarr", SHAPE).forward(X), WANTED)
+
+
 def test_zarr_in_memory_is_checked(folder):
     made = zarr.create_array({}, shape=(40, 24), dtype=float, chunks=(5, 24))
     made[:10] = ROWS[:10]
@@ -226,6 +254,20 @@ def test_a_zarr_chunk_of_another_shape_is_named(folder, version, keep):
     A = lt.stored("A.zarr", SHAPE)
     with pytest.raises(OSError, match=r"A\.zarr, rows 0 to 39, could not be read.*is complete"):
         A.forward(X)
+
+
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("nbytes", [961, 70_000, 10**8])
+def test_a_zarr_chunk_that_inflates_to_more_is_refused(folder, version, nbytes):
+    numcodecs = pytest.importorskip("numcodecs")
+    codec = numcodecs.Zstd()
+    zarr_of(version, compressors=codec if version == 2 else zarr.codecs.ZstdCodec())
+    assert np.allclose(lt.stored("A.zarr", SHAPE).forward(X), WANTED)
+    name = "A.zarr/c/1/0" if version == 3 else "A.zarr/1.0"
+    with open(name, "wb") as file:
+        file.write(codec.encode(bytes(nbytes)))
+    with pytest.raises(FileFormatError, match=f"to {nbytes} bytes, expected 960|takes"):
+        lt.stored("A.zarr", SHAPE)
 
 
 def test_a_zarr_chunk_that_is_too_long_is_refused(folder):

@@ -113,7 +113,7 @@ WRITERS = {
 }  # fmt: skip
 
 
-# It draws for a second each time
+# It draws for a second each time, and is killed less often unless LOWTUCKER_FAULTS is set
 SLOW = pytest.param("report.html", marks=pytest.mark.slow)
 
 
@@ -301,6 +301,8 @@ def test_a_kill_between_two_calls_of_the_system(cell, tmp_path):
     most = int((tmp_path / "count").read_text())
     assert most >= 4  # open, write, fsync, rename
     points = {*range(1, 5), most // 2, *range(most - 3, most + 1)} - {0}
+    if cell[1].name == SLOW.values[0] and "LOWTUCKER_FAULTS" not in os.environ:
+        points = {2, most - 1}
     left = 0
     for n in sorted(points):
         write, path = copied(cell, tmp_path / f"killed-{n}")
@@ -512,16 +514,42 @@ def interrupted(seconds):
 
 
 MOMENTS = [0.002, 0.02, 0.06, 0.12, 0.2, 0.35]
+MORE = 60 if "LOWTUCKER_FAULTS" in os.environ else 20
 
 
 @pytest.mark.parametrize(
-    "moments", [MOMENTS, pytest.param(np.linspace(0.002, 1.5, 60), marks=pytest.mark.slow)]
+    "moments", [MOMENTS, pytest.param(np.linspace(0.002, 1.5, MORE), marks=pytest.mark.slow)]
 )
 def test_ctrl_c_while_modules_are_imported_is_one_line(ready, moments):
     for seconds in moments:
         code, said = interrupted(seconds)
         assert (code, said.count("\n")) in {(130, 1), (0, 0), (-2, 0)}, (seconds, code, said)
         assert "Traceback" not in said
+
+
+@pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")
+def test_an_import_cannot_swallow_ctrl_c(tmp_path):
+    swallow = "import signal\ntry: signal.raise_signal(signal.SIGINT)\nexcept BaseException: pass"
+    (tmp_path / "swallows.py").write_text(swallow)
+    code = (
+        "import time; from lowtucker.__main__ import _ready; _ready()\n"
+        "try: import swallows; time.sleep(20)\n"
+        "except KeyboardInterrupt: print('raised')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("raised\n", "")
+
+
+def test_a_second_ctrl_c_does_not_wait_for_an_import(tmp_path):
+    twice = "import signal\nfor _ in range(2): signal.raise_signal(signal.SIGINT)\nprint('no')"
+    (tmp_path / "twice.py").write_text(twice)
+    code = (
+        "from lowtucker.__main__ import _ready; _ready()\n"
+        "try: import twice\n"
+        "except KeyboardInterrupt: print('raised')"
+    )
+    ran = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True)
+    assert (ran.stdout, ran.stderr) == ("raised\n", "")
 
 
 def test_an_import_that_turns_ctrl_c_into_another_error_is_an_interrupt(monkeypatch):

@@ -181,7 +181,7 @@ def test_one_of_many_processes_has_it_at_a_time(tmp_path):
     assert sum(counts) > 10
 
 
-@pytest.mark.parametrize("what", ["a folder", "a file", "no locks"])
+@pytest.mark.parametrize("what", ["a folder", "a file", "a pipe", "a link", "no locks"])
 def test_where_there_are_no_locks_nobody_is_refused(path, what, monkeypatch):
     def none(file):
         raise OSError(errno.ENOLCK, "No locks available")
@@ -190,12 +190,19 @@ def test_where_there_are_no_locks_nobody_is_refused(path, what, monkeypatch):
         path.with_name("run.ckpt.lock").mkdir()
     elif what == "a file":
         path.with_name("run.ckpt.lock").write_text("my thesis")
+    elif what == "a pipe":
+        if not hasattr(os, "mkfifo"):
+            pytest.skip("there are no pipes here")
+        os.mkfifo(path.with_name("run.ckpt.lock"))
+    elif what == "a link":
+        path.with_name("run.ckpt.lock").symlink_to(path.with_name("of somebody else"))
     else:
         monkeypatch.setattr("lowtucker.run.lock._lock", none)
     assert recover(checkpoint=path).success
     assert recover(checkpoint=path).success
     if what == "a file":
         assert path.with_name("run.ckpt.lock").read_text() == "my thesis"
+    assert not path.with_name("of somebody else").exists()
 
 
 def test_other_checkpoints_in_one_folder_are_free(tmp_path):

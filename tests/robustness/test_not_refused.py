@@ -82,7 +82,8 @@ def test_the_last_axis_of_y_counts_the_measurements():
 
 
 def test_no_limit_of_time_is_infinity():
-    assert recover(max_seconds=float("inf")).status is not lt.Status.MAX_SECONDS
+    for infinity in (float("inf"), np.float32("inf"), np.array(np.inf)):
+        assert recover(max_seconds=infinity).status is not lt.Status.MAX_SECONDS
     history = {"seconds": np.array([1e9])}
     assert not lt.MaxSeconds(float("inf")).met(history)
     assert lt.MaxSeconds(1.0).met(history)

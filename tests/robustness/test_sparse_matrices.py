@@ -134,6 +134,43 @@ def test_a_sparse_chunk_of_a_dask_array_is_checked():
     assert done.stdout.startswith("a chunk of A of shape (100, 24) has indices that do not fit")
 
 
+def around(operator):
+    """PyLops operators that are made of one of 100 rows, in many ways."""
+    import pylops
+
+    rest = pylops.Identity(100)
+    return {
+        "VStack": pylops.VStack([operator, operator]),
+        "HStack": pylops.HStack([operator, operator]),
+        "BlockDiag": pylops.BlockDiag([rest, operator]),
+        "Block": pylops.Block([[rest, operator]]),
+        "Kronecker": pylops.Kronecker(operator, pylops.Identity(2)),
+        "adjoint": operator.H.H,
+        "product": rest @ pylops.VStack([operator]),
+        "real part": operator.toreal(),
+    }
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+@pytest.mark.parametrize(
+    "way",
+    ["VStack", "HStack", "BlockDiag", "Block", "Kronecker", "adjoint", "product", "real part"],
+)
+def test_a_matrix_with_broken_parts_inside_operators_of_pylops_is_refused(way):
+    pylops = pytest.importorskip("pylops")
+
+    def scenario():
+        S = matrix("csr")
+        made = around(pylops.MatrixMult(S))[way]
+        shape = (made.shape[1],)
+        lt.as_operator(made, shape)
+        S.indices[3] = BIG
+        with pytest.raises(ValueError, match="do not fit its shape"):
+            lt.as_operator(made, shape)
+
+    faults.in_child(scenario)
+
+
 def test_weights_of_a_functional_are_checked():
     A = lt.gaussian((6, 5), 60, seed=0)
     truth = lt.random_tucker((6, 5), (1, 1), seed=0)

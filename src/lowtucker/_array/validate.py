@@ -247,6 +247,8 @@ def as_number(value: Any, name: str, low: float = -math.inf, *, positive: bool =
 
 def as_time(value: Any, name: str) -> float:
     """Check a limit of time, in seconds: positive, or infinity for none."""
+    if getattr(value, "ndim", None) == 0 and hasattr(value, "item"):
+        value = value.item()
     if isinstance(value, float) and value == math.inf:
         return value
     return as_number(value, name, positive=True)

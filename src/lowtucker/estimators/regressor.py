@@ -290,6 +290,7 @@ class TuckerRegressor(MultiOutputMixin, RegressorMixin, BaseEstimator):  # type:
             shape = self.tensor_shape_
             check_samples(of_X, shape)
         limit_of(self.rank, shape)
+        check_numbers(sample_weight, "sample_weight")
         weights = _check_sample_weight(sample_weight, X, dtype=np.float64)
         if np.any(weights < 0) or not np.any(weights > 0):
             raise ValueError(

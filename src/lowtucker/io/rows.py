@@ -16,6 +16,7 @@ from lowtucker.operators.stored import StoredOperator
 __all__ = ["HDF5", "ZARR", "stored"]
 
 HDF5, ZARR = (".h5", ".hdf5", ".hdf"), ".zarr"
+METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
 
 
 def stored(
@@ -146,6 +147,9 @@ def _of_zarr(path: Path, name: str | None) -> Any:
         raise ModuleNotFoundError(
             f'{path} is read with zarr; run pip install "lowtucker[zarr]"'
         ) from error
+    for file in path.rglob("*") if path.is_dir() else ():
+        if file.name in METADATA and not file.is_file():
+            raise FileFormatError(f"{file} is a folder, a pipe or a device; expected a file")
     with damage_reported(path):
         opened = zarr.open(path, mode="r")
         if isinstance(opened, zarr.Array):

@@ -17,6 +17,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker._array.memory import check_full
 from lowtucker.operators.base import MeasurementOperator, check_operator
 from lowtucker.operators.dask import from_dask, is_dask
 from lowtucker.operators.dense import DenseOperator
@@ -243,6 +244,7 @@ class _FlatMaps:
     """An operator on row-major NumPy vectors, with leading axes: (*batch, N) -> (*batch, rows)."""
 
     def __init__(self, A: MeasurementOperator) -> None:
+        check_full(A.shape, np.dtype(float))
         probe = to_numpy(A.forward(like(np.zeros(A.shape), A.prototype)))
         domain = to_numpy(A.adjoint(like(probe, A.prototype)))
         self.A = A

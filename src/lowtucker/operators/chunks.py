@@ -26,6 +26,7 @@ PIECE = 1 << 20
 # Chunks are read whole: their stored bytes, the decompressed ones, and for Zarr a copy
 COPIES = 3
 BROKEN = -1
+ZSTD = b"\x28\xb5\x2f\xfd"  # how a frame begins
 EMPTY = 'Zarr leaves out chunks of zeros; to store them: config={"write_empty_chunks": True}.'
 
 
@@ -101,18 +102,48 @@ def check_zarr(array: Any, where: str) -> None:
         return
     folder = Path(root) / array.path
     found = _files(folder)
+    linked = sorted(key for key, path in found.items() if path.is_symlink())
+    if linked:
+        raise FileFormatError(
+            f"{where} holds the link {linked[0]}, which is not followed. Copy the file there."
+        )
     keys: Any = []
     if len(found) >= math.prod(grid):  # a declared size may be any number
         keys = map(array.metadata.encode_chunk_key, np.ndindex(*grid))
     stored = [found[key] for key in keys if key in found]
     count = len(stored) if stored else len(found)
     _require_complete(where, count, math.prod(grid), "chunks", EMPTY)
+    by_zstd = _only_by_zstd(array) and outer == tuple(array.chunks)
     for file in stored:
         _require_plausible(where, file.stat().st_size, raw)
+        if by_zstd and (declared := _zstd_length(file)) > raw:
+            raise FileFormatError(
+                f"{where} is damaged: the chunk {file.name} decompresses to {declared} bytes, "
+                f"expected {raw}. Export it again."
+            )
     if outer != tuple(array.chunks):
         inside = sum(_stored_inside(file, array) for file in stored)
         wanted = math.prod(_grid(array.shape, array.chunks))
         _require_complete(where, inside, wanted, "chunks in shards", EMPTY)
+
+
+def _only_by_zstd(array: Any) -> bool:
+    """Whether Zstandard, Zarr's default, is all that is done to the bytes of chunks."""
+    names = [type(codec).__name__.lower() for codec in array.compressors]
+    return not array.filters and len(names) == 1 and "zstd" in names[0]
+
+
+def _zstd_length(file: Path) -> int:
+    """Length that the header of a Zstandard frame declares, which is allocated; 0 if none."""
+    with open(file, "rb") as opened:
+        head = opened.read(18)
+    if len(head) < 18 or head[:4] != ZSTD:
+        return 0
+    # RFC 8878: flags, then the window (unless a segment is single), the dictionary, the length
+    single, size = head[4] >> 5 & 1, head[4] >> 6
+    start = 5 + (not single) + (0, 1, 2, 4)[head[4] & 3]
+    width = (single, 2, 4, 8)[size]
+    return int.from_bytes(head[start : start + width], "little") + (256 if size == 1 else 0)
 
 
 def _files(folder: Path) -> dict[str, Path]:

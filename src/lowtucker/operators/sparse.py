@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, as_float, conj, is_complex, size
+from lowtucker._array.memory import check_room
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.design import CHUNK, DenseDesign, TangentDesign
 from lowtucker.operators.matrix import MatrixOperator, Order, check_order, columns_as_shape
@@ -61,6 +62,9 @@ class SparseOperator(MatrixOperator):
             )
         check_sparse(matrix)
         shape = columns_as_shape(matrix.shape, shape)
+        if matrix.format != "csr":
+            what = f"matrix of shape {matrix.shape}, as CSR,"
+            check_room(16 * (matrix.shape[0] + int(matrix.nnz)), what, "Leave out empty rows.")
         csr = scipy.sparse.csr_array(matrix)
         parts = (as_float(csr.data, "matrix"), csr.indices, csr.indptr)
         csr = scipy.sparse.csr_array(parts, shape=csr.shape)
@@ -216,13 +220,27 @@ def is_scipy_sparse(matrix: Any) -> bool:
 
 
 def check_sparse_inside(operator: Any) -> None:
-    """Refuse a SciPy linear operator that is made of such a matrix, also as a sum or product."""
-    inside = getattr(operator, "A", None)
-    if is_scipy_sparse(inside):
-        check_sparse(inside, "the sparse matrix of A")
-    for one in (inside, *getattr(operator, "args", ())):
-        if hasattr(one, "matvec") and one is not operator:
-            check_sparse_inside(one)
+    """Refuse a linear operator that is made of such a matrix, at whatever depth.
+
+    SciPy and PyLops keep the parts of sums, products and stacks in attributes of many names.
+    """
+    seen, waiting = {id(operator)}, [operator]
+    while waiting:
+        for part in _parts(waiting.pop()):
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            if is_scipy_sparse(part):
+                check_sparse(part, "the sparse matrix of A")
+            elif isinstance(part, list | tuple | dict) or hasattr(part, "matvec"):
+                waiting.append(part)
+
+
+def _parts(whole: Any) -> list[Any]:
+    """What an operator or a list of operators is made of."""
+    if isinstance(whole, list | tuple):
+        return list(whole)
+    return list((whole if isinstance(whole, dict) else getattr(whole, "__dict__", {})).values())
 
 
 def _compressed_fits(matrix: Any) -> bool:

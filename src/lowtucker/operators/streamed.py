@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import Array, Rows, all_finite, size
+from lowtucker._array.memory import check_room
 from lowtucker._array.readings import read
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.dense import DenseOperator
@@ -80,6 +81,8 @@ class StreamedOperator(MeasurementOperator):
 
     def _buffer(self, rows: int) -> NumPyArray:
         matrix = self._one.matrix
+        need = rows * int(matrix.shape[1] * matrix.itemsize)
+        check_room(need, f"{rows} rows of A", "Try a smaller shape, or lowtucker.rank_one.")
         return np.empty((rows, matrix.shape[1]), matrix.dtype)
 
     def _dense(self, matrix: NumPyArray) -> DenseOperator:

@@ -395,6 +395,9 @@ def subsampled_transform(
             f'm must be at most {transform.count}, the number of different "{kind}" coefficients '
             f"of a tensor of shape {shape}, got {m}."
         )
+    # NumPy draws many of them from a permutation of all
+    need = 8 * (transform.count if 50 * m > transform.count else m * (4 + len(shape)))
+    check_room(need, f"Drawing m = {m} of {transform.count} coefficients", "Try fewer.")
     rng = generator(seed, Stream.OPERATOR)
     index = transform.index(rng.choice(transform.count, m, replace=False))
     separable = SeparableTransformOperator(transform, index)

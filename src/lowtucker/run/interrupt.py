@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
+from typing import Any
 
 __all__ = ["Interrupt", "interruptible", "interrupts_raise"]
 
@@ -73,4 +74,9 @@ def _known_as(interrupt: Interrupt) -> Iterator[Interrupt]:
 
 def _ours_to_take() -> bool:
     main = threading.current_thread() is threading.main_thread()
-    return main and signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    return main and _raises(signal.getsignal(signal.SIGINT))
+
+
+def _raises(handler: Any) -> bool:
+    """Whether a handler of Ctrl-C raises KeyboardInterrupt: Python's own, or the command line's."""
+    return handler is signal.default_int_handler or hasattr(handler, "raises_interrupt")

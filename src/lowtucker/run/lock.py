@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import platform
+import stat
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,8 @@ __all__ = ["FileLock"]
 
 # How the text begins
 HEAD = "lowtucker lock of "
+# How it is opened: no link is followed, which may lead to a file of somebody else
+HOW = os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
 # What systems say of a lock that another one has
 HELD = {errno.EAGAIN, errno.EACCES, errno.EDEADLK}
 
@@ -43,8 +46,11 @@ class FileLock:
         self._file: int | None = None
         while self._file is None:
             try:
-                file = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o666)
-            except OSError:  # a folder; the file itself will tell if there is no room
+                file = os.open(self.path, HOW, 0o666)
+            except OSError:  # a folder or a link; the file itself will tell if there is no room
+                return
+            if not stat.S_ISREG(os.fstat(file).st_mode):  # a pipe
+                os.close(file)
                 return
             try:
                 _lock(file)

@@ -24,6 +24,7 @@ from lowtucker._array import (
     size,
     to_numpy,
 )
+from lowtucker._array.memory import check_room
 from lowtucker._array.random import Stream, generator
 from lowtucker.operators.base import MeasurementOperator
 from lowtucker.operators.combined import is_real
@@ -167,6 +168,8 @@ def _check_one_scale(y: Array) -> None:
 
 def exponent_of(A: MeasurementOperator) -> int:
     """Exponent of ||A(X)|| for some X of norm 1; 0 where that cannot be told."""
+    what = f"Two vectors for each mode of shape {A.shape}"
+    check_room(16 * sum(A.shape), what, "Are these the sizes of the modes?")
     rng = generator(0, Stream.PROBE)
     vectors = [rng.standard_normal((n, 1)) for n in A.shape]
     factors = [like(v / np.linalg.norm(v), A.prototype, A.dtype) for v in vectors]

@@ -155,15 +155,27 @@ def worker_pool(workers: int) -> Iterator[Executor]:
 
 @contextmanager
 def _interrupts_held() -> Iterator[None]:
-    """Block Ctrl-C while workers start: until they ignore it, they would print a traceback."""
+    """Hold Ctrl-C while workers start: until they ignore it, they would print a traceback.
+
+    They inherit that it is blocked. Here another thread may receive it, such as one of BLAS, and
+    Python's handler then runs all the same: it is noted, and raised when they have started.
+    """
     if not hasattr(signal, "pthread_sigmask"):  # Windows
         yield
         return
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    before, noted = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT}), list[Any]()
+    handler = signal.getsignal(signal.SIGINT)
+    ours = callable(handler) and threading.current_thread() is threading.main_thread()
     try:
+        if ours:
+            signal.signal(signal.SIGINT, lambda *_: noted.append(True))
         yield
     finally:
+        if ours:
+            signal.signal(signal.SIGINT, handler)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if noted:
+            signal.raise_signal(signal.SIGINT)
 
 
 def _begin_worker() -> None:

@@ -58,6 +58,8 @@ NumPyArray = np.ndarray[Any, Any]
 Report = Callable[[int, int, str], None]
 
 OPERATORS = ("gaussian", "rank-one", "entries", "dct")
+# Processes that a call may start
+MOST_WORKERS = 10_000
 # Operators that store no matrix
 LEAN = ("rank-one", "entries", "dct")
 # Columns of numbers, one row for each trial
@@ -204,7 +206,7 @@ class Simulation:
     @contextmanager
     def opened(cls, *, seed: Any, folder: Any, workers: Any, progress: Any) -> Iterator[Simulation]:
         """Check the settings, and open the store and the progress bar."""
-        seed, workers = _check_seed(seed), as_integer(workers, "workers")
+        seed, workers = _check_seed(seed), as_integer(workers, "workers", high=MOST_WORKERS)
         with _stored_in(folder) as store, _reporting(progress) as report:
             yield cls(store, seed, workers, report)
 

@@ -76,14 +76,17 @@ class Patience:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        begin, size, complete = asyncio.get_running_loop().time(), 0, False
+        now = asyncio.get_running_loop().time
+        begin, size, complete = now(), 0, False
 
         async def received() -> Any:
             nonlocal size, complete
             if complete:  # what follows is the end of the connection
                 return await receive()
             try:
-                async with asyncio.timeout_at(begin + self.grace + size / RATE):
+                # nor may a client that was fast once send nothing for long
+                latest = min(begin + size / RATE, now()) + self.grace
+                async with asyncio.timeout_at(latest):
                     message = await receive()
             except TimeoutError:
                 raise SlowError(
