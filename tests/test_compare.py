@@ -156,3 +156,9 @@ def test_one_problem_and_enough_of_it():
         lt.compare(batch, np.ones((2, 30)), [(1, 1, 1)])
     with pytest.raises(ValueError, match="1 measurements are too few to hold any out"):
         lt.compare(lt.gaussian(SHAPE, 1), np.ones(1), [(1, 1, 1)])
+
+
+def test_infinity_is_no_limit_of_time():
+    y = A.forward(truth((2, 2, 2)))
+    found = lt.compare(A, y, {"one": (1, 1, 1), "two": (2, 2, 2)}, max_seconds=np.inf)
+    assert found.best.name == "two"

@@ -1,6 +1,6 @@
 """A fuzzer of operators: nothing that is wrong may be called a success.
 
-LOWTUCKER_HOSTILE=10000 tries that many problems; 2000 otherwise, and 25 among the fast tests.
+LOWTUCKER_HOSTILE=10000 tries that many problems; 2000 otherwise, and 12 among the fast tests.
 lab/bench/hostile.py says what is drawn, lab/bench/verdict.py what a false success is.
 """
 
@@ -36,9 +36,9 @@ def fuzz(indices):
 
 
 def test_some_hostile_operators():
-    counts, wrong = fuzz(range(20, 45))
+    counts, wrong = fuzz(range(20, 32))
     assert len(wrong) <= 1, wrong
-    assert counts[verdict.SUCCESS] >= 5  # not all is refused
+    assert counts[verdict.SUCCESS] >= 2  # not all is refused
 
 
 @pytest.mark.slow

@@ -339,7 +339,7 @@ def approximated(m):
     return lt.recover(A, A.forward(X) + 0.01 * draws(8).standard_normal(m))
 
 
-@pytest.mark.parametrize("m", [200, 400])
+@pytest.mark.parametrize("m", [pytest.param(200, marks=pytest.mark.slow), 400])
 @pytest.mark.parametrize("where", [(np.linalg,), (np.linalg, scipy.linalg)], ids=["one", "both"])
 def test_an_approximation_survives_a_failure(monkeypatch, where, m):
     usual = approximated(m)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._array import as_number, size
+from lowtucker._array import as_number, as_time, size
 from lowtucker._array.clock import Clock
 from lowtucker._array.errors import UnderdeterminedWarning
 from lowtucker._array.random import Seed
@@ -239,7 +239,8 @@ def compare(
     named = _named(candidates, problem)
     share = max(share, min(LEAST / problem.m, 0.25))
     parts = _split(problem, share, seed)
-    clock = Clock(None if max_seconds is None else as_number(max_seconds, "max_seconds", 0.0))
+    limit = math.inf if max_seconds is None else as_time(max_seconds, "max_seconds")
+    clock = Clock(None if limit == math.inf else limit)
     fit = Fit("auto", tol, max_epochs, max_seconds, None, None, seed, callbacks, loss)
     settings: dict[str, Any] = {
         "tol": tol, "max_epochs": max_epochs, "loss": loss, "seed": seed, "callbacks": callbacks,
