@@ -111,6 +111,22 @@ def test_a_call_ends_within_a_few_passes_after_its_limit(passing, solver, limit)
     assert result.residual == pytest.approx(expected)
 
 
+@pytest.mark.parametrize("spread", [1.0, 1e4])
+@pytest.mark.parametrize("limit", [5, 30, 60, 100])
+def test_a_call_without_a_rank_ends_within_a_few_passes_after_its_limit(passing, limit, spread):
+    """To make its rows isotropic, or to see what they do not measure, takes hundreds of passes.
+
+    A start, which is always made, takes some 20.
+    """
+    rng = np.random.default_rng(0)
+    levels = np.geomspace(1, 1 / spread, 90)[:, None]
+    A = lt.DenseOperator(levels * rng.standard_normal((90, *SHAPE)).reshape(90, -1), SHAPE)
+    decays = np.einsum("i,j,k->ijk", *(1 / np.arange(1, n + 1) for n in SHAPE))
+    y = A.forward(rng.standard_normal(SHAPE) * decays)
+    lt.recover(Slow(A, passing), y, max_seconds=limit)
+    assert passing.monotonic() <= limit + 30
+
+
 LONG_STEPS = {
     # what takes a second, several times in a step: a product, a chunk of rows, a chunk of samples
     "RGN by products": (

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from lowtucker._array import is_complex, like, real, size, to_numpy
+from lowtucker._array import Array, is_complex, like, size, to_numpy
+from lowtucker._array.clock import TimeUp
 from lowtucker._array.linalg import eigvalsh
 from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker.limits import PLENTY, POOR_FIT
@@ -24,7 +25,7 @@ from lowtucker.solvers.models import Model
 from lowtucker.solvers.rows import normal_numbers
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.decompose import hosvd
-from lowtucker.tensor.rank import degrees_of_freedom
+from lowtucker.tensor.rank import degrees_of_freedom, spectra
 from lowtucker.tensor.unfolding import unfold
 from lowtucker.uncertainty.information import gram_is_affordable
 
@@ -45,17 +46,20 @@ def unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
     r"""Result with the error of directions that A hardly measures; no success where it is large.
 
     Held-out measurements do not show what no measurement shows. With gains :math:`\lambda_i` of
-    the directions of a mode (:func:`gains_of_modes`), a relative residual
-    :math:`\rho` and a held-out error s, an X that has an equal part in all directions has the
-    error
+    the directions of a mode (:func:`gains_of_modes`), a relative residual :math:`\rho` and a
+    held-out error s, an X that has an equal part in all directions has the error
 
     .. math:: \Big( \frac{1}{n} \sum_i \min(1, \max(s^2, \rho^2 / \lambda_i)) \Big)^{1/2}
 
     of which the largest of all modes is taken. The same for the tangent space at the leading part
-    of X (:func:`gains_of_tangents`), and for all N entries where there
-    are as many equations (:func:`gains_of_entries`). Sampled
-    entries have checks of their own. Five passes, up to 64 of small tensors; more forwards of
-    functions, one for each degree of freedom of the leading part.
+    of X (:func:`gains_of_tangents`), and for all N entries where there are as many equations
+    (:func:`gains_of_entries`). Sampled entries have checks of their own.
+
+    Notes
+    -----
+    Six passes, up to 66 for small tensors; of functions also a forward for each degree of freedom
+    of the leading part, and, with at least N equations for at most 1000 entries, N forwards. Where
+    the time of the call is up, nothing is changed.
     """
     held = result.held_out if result.status is Status.APPROXIMATED else None
     if held is None or problem.as_entries is not None or fit.loss != "squared":
@@ -63,8 +67,9 @@ def unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
     if not fits_in_memory(problem) or fit.time_is_up:
         return result
     try:
-        error = _by_gains(problem, fit, result, held)
-    except np.linalg.LinAlgError:  # it cannot be told
+        with fit.clock.watched():
+            error = _by_gains(problem, fit, result, held)
+    except (TimeUp, np.linalg.LinAlgError):  # it cannot be told
         return result
     if error <= max(POOR_FIT, CLEARLY * held):
         return replace(result, **by_held_out(error))
@@ -109,8 +114,7 @@ def gains_of_modes(problem: Problem, seed: tuple[int, int]) -> list[NumPyArray]:
         for k in range(len(shape)):
             wide = to_numpy(unfold(back, k))
             grams[k] = grams[k] + wide @ wide.conj().T
-    values = [np.maximum(to_numpy(real(eigvalsh(gram))), 0.0) for gram in grams]
-    return [found / (np.mean(found) or 1.0) for found in values]
+    return [_gains(gram) for gram in grams]
 
 
 def gains_of_tangents(problem: Problem, X: Any, share: float) -> NumPyArray | None:
@@ -122,8 +126,9 @@ def gains_of_tangents(problem: Problem, X: Any, share: float) -> NumPyArray | No
     equations are not affordable. One pass, or a forward for each degree of freedom.
     """
     full = like(to_numpy(X.full()), problem.y, problem.tensor_dtype)
+    values = spectra(full)
     while share < 1:
-        rank = rank_above(full, share)
+        rank = rank_above(values, share)
         if PLENTY * degrees_of_freedom(problem.shape, rank) <= problem.equations:
             break
         share = max(2 * share, SHARE)
@@ -132,9 +137,7 @@ def gains_of_tangents(problem: Problem, X: Any, share: float) -> NumPyArray | No
     leading = hosvd(full, rank)
     if not gram_is_affordable(problem, leading, COSTLY):
         return None
-    gram = Model.at(problem, leading).equations.gram
-    found = np.maximum(to_numpy(real(eigvalsh(gram))), 0.0)
-    return np.asarray(found / (np.mean(found) or 1.0))
+    return _gains(Model.at(problem, leading).equations.gram)
 
 
 def gains_of_entries(problem: Problem) -> NumPyArray | None:
@@ -152,5 +155,10 @@ def gains_of_entries(problem: Problem) -> NumPyArray | None:
     if rows is None:
         return None
     B, _ = weighted_equations(problem, rows().reshape(m, N))
-    found = np.maximum(eigvalsh(B.conj().T @ B), 0.0)
+    return _gains(B.conj().T @ B)
+
+
+def _gains(gram: Array) -> NumPyArray:
+    """Eigenvalues of a gram matrix over their mean, weakest first."""
+    found = np.maximum(to_numpy(eigvalsh(gram)), 0.0)
     return np.asarray(found / (np.mean(found) or 1.0))

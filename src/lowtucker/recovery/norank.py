@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowtucker._array import eps
-from lowtucker._array.random import as_seed
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.evidence import Evidence
@@ -13,7 +12,7 @@ from lowtucker.recovery.fit import OVER, Fit, joined
 from lowtucker.recovery.gains import unless_unseen
 from lowtucker.recovery.hard import held_out_fit, recovered
 from lowtucker.recovery.holdout import by_held_out
-from lowtucker.recovery.precondition import isotropic_rows, of_given_rows
+from lowtucker.recovery.precondition import isotropic_in_time, of_given_rows
 from lowtucker.recovery.rank import RankSearch, search_rank, smaller_rank
 from lowtucker.recovery.soft import Soft, fits_in_memory, soft_fit, weighted_by_error
 from lowtucker.run.result import Result
@@ -46,7 +45,7 @@ def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
     """
     made = None
     if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
-        made = isotropic_rows(problem, as_seed(fit.seed))
+        made = isotropic_in_time(problem, fit)
     if made is None:
         return unless_unseen(problem, fit, _chosen(problem, fit, share))
     made = weighted_by_error(made, fit)

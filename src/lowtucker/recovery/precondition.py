@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
+from lowtucker._array.clock import TimeUp
 from lowtucker._array.linalg import qr, svd
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
@@ -30,6 +31,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 __all__ = [
     "SPREAD",
     "Equivalent",
+    "isotropic_in_time",
     "isotropic_rows",
     "of_given_rows",
     "preconditioned",
@@ -48,8 +50,8 @@ STRONG = 2.5
 # Flops of the largest decomposition, in units of m N min(m, N)
 COSTLY = 1e10
 # Entries of tensors up to which an operator that is no matrix becomes one, by so many forwards: a
-# fit that met local minima took thousands
-FEW = 1000
+# fit that met local minima took thousands; and how many at a time
+FEW, UNITS = 1000, 16
 # Variances of noise that are tried, in units of the largest eigenvalue of A A*
 NOISE = (0.0, *np.logspace(-14, 3, 103).tolist())
 # With noise, shares of X that are unknown in the fits that lead from isotropic to given rows
@@ -176,7 +178,7 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
         return None
     if not _met_local_minima(result):
         return None
-    made = isotropic_rows(problem, as_seed(fit.seed), STRONG)
+    made = isotropic_in_time(problem, fit, STRONG)
     if made is None:
         return None
     solver = _few_starts(made.problem, rank) if fit.solver == "auto" else fit.solver
@@ -286,6 +288,15 @@ def _few_starts(problem: Problem, rank: Any) -> list[Solver]:
     ]
 
 
+def isotropic_in_time(problem: Problem, fit: Fit, limit: float = SPREAD) -> Equivalent | None:
+    """Apply :func:`isotropic_rows`; None where the time of the call is up."""
+    try:
+        with fit.clock.watched():
+            return isotropic_rows(problem, as_seed(fit.seed), limit)
+    except TimeUp:
+        return None
+
+
 def isotropic_rows(
     problem: Problem, seed: tuple[int, int], limit: float = SPREAD
 ) -> Equivalent | None:
@@ -348,8 +359,12 @@ def rows_at_hand(problem: Problem) -> Callable[[], NumPyArray] | None:
         return None
 
     def measured() -> NumPyArray:
-        units = like(np.eye(N).reshape(N, *problem.shape), problem.y, problem.tensor_dtype)
-        return np.asarray(to_numpy(A.forward(units))).T
+        columns = []
+        for start in range(0, N, UNITS):  # each looks at the clock
+            units = np.eye(min(UNITS, N - start), N, start).reshape(-1, *problem.shape)
+            tensors = like(units, problem.y, problem.tensor_dtype)
+            columns.append(np.asarray(to_numpy(A.forward(tensors))))
+        return np.concatenate(columns).T
 
     return measured
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from lowtucker._array import Array, to_numpy
+from lowtucker._array import to_numpy
 from lowtucker.limits import CLEARLY, NEAR_ERRORS, NEAR_EXPECTED, PLENTY, POOR, SURELY
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
@@ -24,7 +24,7 @@ from lowtucker.solvers.rgn import LARGE
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.decompose import hosvd
 from lowtucker.tensor.products import norm
-from lowtucker.tensor.rank import attainable_rank, check_rank, degrees_of_freedom, spectra
+from lowtucker.tensor.rank import Spectra, attainable_rank, check_rank, degrees_of_freedom, spectra
 from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Climb", "RankSearch", "compare_larger_rank", "search_rank", "smaller_rank"]
@@ -393,7 +393,7 @@ def _trimmed(candidate: Candidate, parts: Holdout, fit: Fit) -> Candidate:
 
 def _without_rounding(exact: Candidate, parts: Holdout, fit: Fit) -> Candidate:
     """Candidate that fits exactly, without the directions that are smaller than the tolerance."""
-    rank = rank_above(exact.X, 10 * exact.score)
+    rank = rank_above(spectra(exact.X), 10 * exact.score)
     if rank == exact.X.rank:
         return exact
     less = parts.score(hosvd(exact.X, rank, warn=False), fit)
@@ -495,15 +495,15 @@ def smaller_rank(result: Result, factor: float = 1.0, most: float = math.inf) ->
     share = 10 * result.residual if result.status is Status.CONVERGED else result.error_estimate
     if share is None:
         return None
-    rank = rank_above(result.X, factor * min(share, most))
+    rank = rank_above(spectra(result.X), factor * min(share, most))
     return rank if rank != result.rank else None
 
 
-def rank_above(X: TuckerTensor | Array, share: float) -> Rank:
+def rank_above(values: Spectra, share: float) -> Rank:
     """Rank without the directions that are together smaller than a share of X, in each mode."""
     ranks = []
-    for values in spectra(X).values:
-        s = np.asarray(to_numpy(values), dtype=np.float64)
+    for each in values.values:
+        s = np.asarray(to_numpy(each), dtype=np.float64)
         s = s / (s.max(initial=0.0) or 1.0)  # squares of large ones would overflow
         tail = np.sqrt(np.cumsum(s[::-1] ** 2))[::-1]  # of direction j and all after it
         ranks.append(max(1, int(np.sum(tail > share * tail[0]))))
