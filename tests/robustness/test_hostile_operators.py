@@ -104,6 +104,16 @@ def test_functions_that_contradict_each_other_are_no_success(how, rank):
     assert found.numbers["gap"] > 0.1
 
 
+def test_each_problem_of_a_batch_is_judged():
+    A = functions(*WRONG["sign"])
+    with pytest.warns(lt.OperatorWarning, match="not the adjoint"):
+        result = lt.recover(A, np.stack([Y + NOISE, Y]), RANK)
+    assert result.success.tolist() == [False, True]  # an exact fit is one
+    assert result.passes >= result.history["passes"][-1].max()
+    for k in range(2):
+        assert "operator" in [finding.kind for finding in result.trial(k).findings]
+
+
 def test_functions_that_differ_a_little_are_named_but_trusted():
     A = functions(lambda x: M @ x, lambda v: 1.02 * v @ M)
     with pytest.warns(lt.OperatorWarning, match="not the adjoint"):

@@ -10,6 +10,7 @@ from lowtucker._array import to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker._array.errors import OperatorWarning, warn_caller
 from lowtucker.operators.checks import inconsistency
+from lowtucker.recovery.hard import of_each
 from lowtucker.run.result import Result
 from lowtucker.run.scope import Scope
 from lowtucker.status import Finding, Status
@@ -52,7 +53,10 @@ def doubted(result: Result, found: Finding | None) -> Result:
     """
     if found is None:
         return result
-    if not found.numbers["gap"] > GROSS or result.status not in UP_TO_NOISE:
+    if result.each:
+        every = [doubted(result.trial(k), found) for k in range(len(result.each))]
+        return replace(of_each(result, every), passes=result.passes)
+    if found.numbers["gap"] <= GROSS or result.status not in UP_TO_NOISE:
         return result.found(found)
     result = result.found(replace(found, status=Status.STALLED))
     return replace(result, error_estimate=None, error_interval=None)
