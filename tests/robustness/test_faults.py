@@ -496,6 +496,7 @@ def test_a_full_disk_for_the_paper_s_experiments(ready, monkeypatch):
 
 
 LINE = "Interrupted before there was a result.\n"
+STOPPING = "Stopping after this step, with the best result so far. Ctrl-C again stops at once.\n"
 
 
 def interrupted(seconds):
@@ -523,8 +524,10 @@ MORE = 60 if "LOWTUCKER_FAULTS" in os.environ else 20
 def test_ctrl_c_while_modules_are_imported_is_one_line(ready, moments):
     for seconds in moments:
         code, said = interrupted(seconds)
-        assert (code, said.count("\n")) in {(130, 1), (0, 0), (-2, 0)}, (seconds, code, said)
-        assert "Traceback" not in said
+        # ended before there was a result; done; while Python shuts down; at work on the result,
+        # whose last step may succeed
+        expected = {(130, LINE), (0, ""), (-2, ""), (130, STOPPING), (0, STOPPING)}
+        assert (code, said) in expected, seconds
 
 
 @pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="there are no timers here")

@@ -461,7 +461,7 @@ BAD = [
     ({"measurements": []}, ValueError, r"got \[\]\. Try measurements=\[44, 88\]"),
     ({"measurements": 44}, ValueError, "measurements must be a sequence of integers, got 44"),
     ({"trials": 0}, ValueError, "trials must be between 1 and 1000000"),
-    ({"workers": 0}, ValueError, "workers must be at least 1"),
+    ({"workers": 0}, ValueError, "workers must be between 1 and 10000, got 0"),
     ({"noise": -0.1}, ValueError, "noise must be a finite number, at least 0"),
     ({"noise": 1.0}, ValueError, "noise must be below 1, got 1: it is relative to the"),
     ({"tol": 0}, ValueError, "tol must be positive"),
