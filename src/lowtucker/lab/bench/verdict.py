@@ -249,7 +249,8 @@ def _processes(jobs: int, kernel: str | None) -> Iterator[ProcessPoolExecutor]:
 
 def outcome(seed: int, index: int, source: str = "usual") -> Row:
     """Draw a problem, solve and judge it."""
-    with one_blas_thread():
+    with one_blas_thread(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
         try:
             trial = SOURCES[source](seed, index)
         except ImportError as error:  # real data that are not installed
