@@ -499,15 +499,28 @@ LINE = "Interrupted before there was a result.\n"
 STOPPING = "Stopping after this step, with the best result so far. Ctrl-C again stops at once.\n"
 
 
+INTERRUPTED = """
+import sys
+import lowtucker.__main__ as program
+
+listen = program.signal.signal
+
+def told(*how):
+    program.signal.signal = listen
+    before = listen(*how)
+    print(flush=True)
+    return before
+
+program.signal.signal = told  # before, Python itself handles Ctrl-C
+sys.argv[1:] = "recover A.npy y.npy --shape 5,5,6 -o X.npz -q --overwrite".split()
+program.run()
+"""
+
+
 def interrupted(seconds):
-    """Exit code and messages of a command that gets Ctrl-C so long after its code is reached."""
-    code = (
-        "from lowtucker.__main__ import run; import sys; print(flush=True); "
-        "sys.argv[1:] = ['recover', 'A.npy', 'y.npy', '--shape', '5,5,6', '-o', 'X.npz', '-q', "
-        "'--overwrite']; run()"
-    )
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, "-c", code], stdout=pipe, stderr=pipe, text=True) as run:
+    """Exit code and messages of a command that gets Ctrl-C so long after it listens."""
+    command, pipe = [sys.executable, "-c", INTERRUPTED], subprocess.PIPE
+    with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True) as run:
         run.stdout.readline()
         time.sleep(seconds)
         run.send_signal(signal.SIGINT)
