@@ -32,7 +32,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # A file's fixtures (clusters, servers, reports) are made by one of the workers
 PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
-test: setup      ## all tests but the slow ones, on all cores: 4 minutes on two
+test: setup      ## all tests but the slow ones, on all cores: six minutes on two
 	$(PYTEST) -m "not slow"
 
 slow: setup      ## the slow tests: browser, gallery, kills, clusters, statistics
