@@ -118,7 +118,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     costs       a step of each solver on sampled entries against the model by which "auto"
                 chooses, and the default against ALS on ill-conditioned tensors; a minute
     verdict     recover(A, y) on random problems of many kinds: how often success, status and
-                error estimate are right; half an hour; with --hostile a quarter of one
+                error estimate are right; half an hour, with --hostile eight minutes
     checks      each check of a result on cases with known answers: how often it is wrong, against
                 the rate that it states, and the threshold that would have that rate; four minutes
     family      a phase diagram for each format of the paper's family, the ancestor beside the

@@ -14,10 +14,10 @@ __all__ = ["limited"]
 
 # Seconds until a connection that is being closed is cut
 CLOSING = 2.0
-LATE = b"No complete request arrived in time. Send it again.\n"
+REASON = b"No complete request arrived in time. Send it again.\n"
 LATE = (
     b"HTTP/1.1 408 Request Timeout\r\nContent-Type: text/plain\r\nConnection: close\r\n"
-    b"Content-Length: %d\r\n\r\n%s" % (len(LATE), LATE)
+    b"Content-Length: %d\r\n\r\n%s" % (len(REASON), REASON)
 )
 
 
