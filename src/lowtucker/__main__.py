@@ -1,8 +1,8 @@
 """The ``lowtucker`` command, also as ``python -m lowtucker``.
 
 Importing the commands takes some tenths of a second, during which there is nothing to save: Ctrl-C
-then ends the program at once. What an exception would do in the middle of an import is anyone's
-guess: a traceback, an error of another kind, or nothing. Later imports are waited for.
+then ends the program at once. An exception in the middle of an import has no certain effect:
+a traceback, an error of another kind, or nothing. Later imports are waited for.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def unless_unseen(problem: Problem, fit: Fit, result: Result) -> Result:
     if error <= max(POOR_FIT, CLEARLY * held):
         return replace(result, **by_held_out(error))
     text = (
-        f"Some directions of a mode are hardly measured: an error of {error:.0%} is to be "
+        f"Some directions of X are hardly measured: an error of {error:.0%} is to be "
         f"expected, though held-out measurements are predicted to {held:.2g}."
     )
     found = Finding("hardly measured", text, {"estimate": error}, Status.UNDERDETERMINED)
