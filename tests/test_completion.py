@@ -12,6 +12,7 @@ import pytest
 import scipy.sparse.linalg
 
 import lowtucker as lt
+from lowtucker._array import to_numpy
 from lowtucker.recovery import accuracy, hard
 from lowtucker.recovery.completion import held_samples as _held
 from lowtucker.recovery.fit import Fit
@@ -474,7 +475,7 @@ def test_the_rank_is_searched_again_if_the_first_fit_fails():
 def test_the_held_out_error_is_kept(tmp_path):
     result = from_samples(VALUES)
     assert f"held out  {result.held_out:.1e}, the error on held-out samples" in repr(result)
-    assert "held out" in result._repr_html_()
+    assert "held&#160;out" in result._repr_html_()
     assert "held out  0.0e+00" in repr(replace(result, held_out=0.0))
     result.save(tmp_path / "x.npz")
     again = lt.load(tmp_path / "x.npz")
@@ -800,12 +801,18 @@ def test_bad_values(values, exception, message):
         lt.complete(values, (1, 1))
 
 
-def test_only_numpy_arrays(kind):
-    if kind.module is np:
-        assert lt.complete(kind(np.ones((3, 3))), (1, 1)).success
-        return
-    with pytest.raises(TypeError, match=r"values must be a NumPy array, got a \w+ on .* array"):
-        lt.complete(kind(np.ones((3, 3))), (1, 1))
+def test_every_kind_of_array_comes_back_as_it_was(kind):
+    values = np.where(np.eye(6, 5) > 0, np.nan, np.outer(np.arange(1.0, 7), np.arange(2.0, 7)))
+    result = lt.complete(kind(values), (1, 1))
+    expected = lt.complete(values, (1, 1))
+    assert type(result.X.core) is type(kind(values))
+    np.testing.assert_array_equal(to_numpy(result.X.full()), expected.X.full())
+    assert type(result.filled()) is type(kind(values))
+    np.testing.assert_array_equal(to_numpy(result.filled()), expected.filled())
+    known = np.argwhere(~np.isnan(values))
+    sampled = lt.complete(kind(values[~np.isnan(values)]), 1, indices=kind(known), shape=(6, 5))
+    np.testing.assert_array_equal(to_numpy(sampled.X.full()), expected.X.full())
+    assert type(sampled.filled()) is type(kind(values))
 
 
 SOME = {"indices": INDICES, "shape": SHAPE}

@@ -78,7 +78,8 @@ def test_the_first_recover_loads_no_command_line_theory_or_lab():
 @pytest.mark.parametrize("arguments", [["--help"], ["-h"]])
 def test_help_loads_no_command_and_no_numpy(arguments):
     own, packages = modules_after(HELP.format(arguments))
-    assert own == {"lowtucker", "lowtucker._version", "lowtucker.cli", "lowtucker.cli.main"}
+    assert own == {"lowtucker", "lowtucker._version", "lowtucker.cli", "lowtucker.cli.main",
+                   "lowtucker.cli.verbose"}  # fmt: skip
     assert not packages & {"numpy", "scipy", "rich"}
 
 
@@ -224,7 +225,10 @@ def test_every_file_of_a_command_is_listed():
     import lowtucker.cli as cli
 
     files = {module.name for module in pkgutil.iter_modules(cli.__path__)}
-    shared = {"common", "family", "main", "outcome", "rescue", "uncertainty", "verdict"}
+    shared = {
+        *("common", "family", "inputs", "main", "outcome", "rescue", "uncertainty", "verbose"),
+        *("verdict", "words"),
+    }
     assert files - shared == set(SUMMARIES)
 
 

@@ -19,13 +19,13 @@ FILES = sorted(SOURCE.rglob("*.py"))
 LEVELS = [
     ["_version", "limits", "status", "_array", "_plotting"],
     ["tensor"],
-    ["operators", "io", "metrics", "problem", "thresholding"],
+    ["operators", "io", "metrics", "problem", "thresholding", "labels"],
     ["solvers", "uncertainty"],
     ["run"],
     ["recovery"],
 ]
 # On top of the six layers: nothing below imports these, and each may import those before it
-FACES = ["streams", "estimators", "simulation", "theory", "lab", "cli"]
+FACES = ["datasets", "streams", "estimators", "simulation", "theory", "lab", "cli"]
 ORDER = [*(part for parts in LEVELS for part in parts), *FACES]
 PLACE = {part: place for place, part in enumerate(ORDER)}
 # The readers of files know arrays and operators, no tensors and nothing above
@@ -165,6 +165,9 @@ HEAVY = [
     "dask",
     "distributed",
     "sklearn",
+    "pandas",
+    "polars",
+    "xarray",
     "matplotlib",
     "scipy.linalg",
     "tensorly",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from lowtucker._version import __version__
 
 if TYPE_CHECKING:
-    from lowtucker import io, metrics, theory
+    from lowtucker import datasets, io, metrics, theory
     from lowtucker._array.errors import (
         CheckError,
         CheckpointWarning,
@@ -228,6 +228,7 @@ __all__ = [
     "compare",
     "complete",
     "compose",
+    "datasets",
     "degrees_of_freedom",
     "entries",
     "fold",
@@ -325,6 +326,7 @@ _HOME = {
 # fmt: on
 # Parts that need no import of their own: `lowtucker.io` and so on
 _PARTS = (
+    "datasets",
     "estimators",
     "io",
     "metrics",

@@ -202,6 +202,31 @@ def test_unusable_tensors_are_refused(name):
         lt.recover(*change(*measured()), RANK)
 
 
-def test_completion_requires_numpy_arrays():
-    with pytest.raises(TypeError, match="values must be a NumPy array, got a torch on cpu array"):
-        lt.complete(torch.asarray(X_TRUE.full()), RANK)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.complex64])
+def test_completion_of_a_tensor(dtype):
+    holes = np.random.default_rng(0).random(X_TRUE.shape) < 0.3
+    given = torch.asarray(np.where(holes, np.nan, X_TRUE.full())).to(dtype)
+    result = lt.complete(given, RANK)
+    assert {x.dtype for x in result.X.parts().values()} == {dtype}
+    filled = result.filled()
+    assert isinstance(filled, torch.Tensor)
+    assert (filled.dtype, filled.device) == (dtype, given.device)
+    hidden = torch.asarray(holes)
+    assert torch.equal(filled[~hidden], given[~hidden])
+    assert torch.equal(filled[hidden], result.X.full()[hidden])
+    expected = lt.complete(given.numpy(), RANK)
+    for name, part in expected.X.parts().items():  # torch rounds the product of these otherwise
+        np.testing.assert_array_equal(result.X.parts()[name].numpy(), part)
+    assert torch.isnan(given).sum() == holes.sum()  # unchanged
+    ends = result.interval([[0, 0, 0]], level=0.8)
+    assert all(isinstance(end, np.ndarray) for end in ends)
+    assert ends[0].real < ends[1].real
+
+
+def test_completion_of_tensors_that_are_not_plain():
+    integers = torch.arange(20).reshape(4, 5) + 1
+    assert lt.complete(integers, (2, 2)).filled().dtype == torch.float64
+    tracked = torch.ones(3, 3, requires_grad=True)
+    assert not lt.complete(tracked, 1).filled().requires_grad
+    with pytest.raises(TypeError, match="values must be a dense torch tensor"):
+        lt.complete(torch.eye(3).to_sparse(), 1)

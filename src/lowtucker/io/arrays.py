@@ -31,6 +31,7 @@ from lowtucker.io.guards import (
     require_memory,
     require_numbers,
 )
+from lowtucker.io.hdf5_files import HDF5, list_h5, read_h5
 from lowtucker.io.matlab_files import list_hdf5, list_mat5, read_hdf5, read_mat5, sparse_mat5
 from lowtucker.io.numpy_files import (
     list_npy,
@@ -46,7 +47,12 @@ from lowtucker.operators.sparse import check_sparse
 __all__ = ["ArrayInfo", "describe", "is_sparse", "load_array", "load_sparse", "save_arrays"]
 
 _SPARSE_MEMBERS = {"format", "shape", "data"}
-_KINDS = {".npy": ("npy",), ".npz": ("zip",), ".mat": ("mat5", "hdf5")}
+_KINDS = {
+    ".npy": ("npy",),
+    ".npz": ("zip",),
+    ".mat": ("mat5", "hdf5"),
+    **dict.fromkeys(HDF5, ("hdf5",)),
+}
 _LOOKS = {
     "npy": "a NumPy .npy file",
     "zip": "a zip archive (.npz files are such archives)",
@@ -79,7 +85,7 @@ def load_array(
     mmap: bool = False,
     max_bytes: int | None = None,
 ) -> NDArray[Any]:
-    """Read one array of numbers from a ``.npy``, ``.npz`` or ``.mat`` file.
+    """Read one array of numbers from a ``.npy``, ``.npz``, ``.mat`` or HDF5 (``.h5``) file.
 
     Parameters
     ----------
@@ -255,7 +261,7 @@ def _identify(path: str | os.PathLike[str]) -> tuple[Path, str]:
             f"{path} is {looks}; expected the content of a {path.suffix} file; export it again"
             f" as one of {known}, or correct the suffix"
         )
-    return path, kind
+    return path, "h5" if path.suffix.lower() in HDF5 else kind
 
 
 def looks_like(head: bytes) -> str:
@@ -299,4 +305,5 @@ _FORMATS: dict[str, tuple[_Lister, _Reader]] = {
     "zip": (list_npz, read_npz),
     "mat5": (list_mat5, read_mat5),
     "hdf5": (list_hdf5, read_hdf5),
+    "h5": (list_h5, read_h5),
 }

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from lowtucker._array.errors import FileFormatError
 from lowtucker.io.arrays import load_array, looks_like
 from lowtucker.io.guards import as_path, damage_reported, first_bytes, require_file
+from lowtucker.io.hdf5_files import HDF5, data_sets, h5py_for
 from lowtucker.operators.matrix import Order
 from lowtucker.operators.stored import StoredOperator
 
 __all__ = ["HDF5", "ZARR", "stored"]
 
-HDF5, ZARR = (".h5", ".hdf5", ".hdf"), ".zarr"
+ZARR = ".zarr"
 METADATA = ("zarr.json", ".zarray", ".zgroup", ".zattrs", ".zmetadata")  # of Zarr
 
 
@@ -101,42 +101,14 @@ def stored(
 
 def _of_hdf5(path: Path, name: str | None) -> Any:
     """Open a data set of an HDF5 file."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise ModuleNotFoundError(
-            f'{path} is read with h5py; run pip install "lowtucker[hdf5]"'
-        ) from error
+    h5py = h5py_for(path)
     require_file(path)
     head = first_bytes(path)
     if not h5py.is_hdf5(path):
         raise FileFormatError(f"{path} is {looks_like(head)}; expected an HDF5 file")
     with damage_reported(path):
-        found = dict(_data_sets(h5py.File(path, "r"), set()))
+        found = dict(data_sets(h5py.File(path, "r"), set()))
     return _chosen(path, found, name)
-
-
-def _data_sets(group: Any, seen: set[int], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """Names and data sets of an HDF5 file, each once; links to other places are not followed.
-
-    Not ``visititems``: with a damaged heap it never returns (seen with HDF5 2.0).
-    """
-    import h5py
-
-    if len(group) == 0:  # raises for a damaged group
-        return
-    for name in group:
-        if not isinstance(group.get(name, getlink=True), h5py.HardLink):
-            continue
-        item = group[name]
-        address = h5py.h5o.get_info(item.id).addr
-        if address in seen:
-            continue
-        seen.add(address)
-        if isinstance(item, h5py.Group):
-            yield from _data_sets(item, seen, f"{prefix}{name}/")
-        elif isinstance(item, h5py.Dataset):
-            yield f"{prefix}{name}", item
 
 
 def _of_zarr(path: Path, name: str | None) -> Any:

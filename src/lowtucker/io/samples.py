@@ -27,6 +27,7 @@ __all__ = [
     "TABLES",
     "delimiter_of",
     "is_header",
+    "is_text",
     "load_indices",
     "load_samples",
     "save_samples",
@@ -108,7 +109,7 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
     """Read a text file of numbers, one row per line."""
     require_file(path)
     head = first_bytes(path)
-    if not _is_text(head) or head.lstrip()[:1] == b"<":
+    if not is_text(head) or head.lstrip()[:1] == b"<":
         raise FileFormatError(
             f"{path} is {looks_like(head)}; expected text with the columns {wanted}"
         )
@@ -152,7 +153,7 @@ def _table(path: Path, columns: int | None, wanted: str) -> NumPyArray:
     return table
 
 
-def _is_text(head: bytes) -> bool:
+def is_text(head: bytes) -> bool:
     """Return whether bytes begin a text in UTF-8."""
     try:
         text = head.decode("utf-8-sig")

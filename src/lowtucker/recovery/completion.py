@@ -9,12 +9,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._array import as_float, as_number, as_shape, is_array, kind, size
+from lowtucker._array import as_number
 from lowtucker._array.random import Seed, Stream, as_seed, generator
-from lowtucker.operators import EntriesOperator
+from lowtucker.labels import as_data
 from lowtucker.problem import Problem
 from lowtucker.recovery.advice import explained
-from lowtucker.recovery.entry import checked_truth, format_or_rank, warn_of_unsampled
+from lowtucker.recovery.entry import (
+    checked_truth,
+    format_or_rank,
+    log_call,
+    shrinkage_only,
+    warn_of_unsampled,
+)
 from lowtucker.recovery.fit import Fit, Loss, degrees_of_freedom_of
 from lowtucker.recovery.hard import held_out_fit
 from lowtucker.recovery.norank import LEFT, without_rank
@@ -37,6 +43,8 @@ def complete(
     *,
     indices: Any = None,
     shape: tuple[int, ...] | None = None,
+    index: Sequence[str] | None = None,
+    value: str | None = None,
     held_out: float = 0.1,
     solver: Any = "auto",
     tol: float = 1e-6,
@@ -53,9 +61,12 @@ def complete(
 
     Parameters
     ----------
-    values : array
-        The tensor with NaN (or masked elements) where it is unknown; or, with ``indices``, the
-        values of the samples, shape (m,).
+    values : array, DataArray or DataFrame
+        The tensor with NaN (or masked elements) where it is unknown: an array of NumPy, torch, JAX
+        or Dask, or an xarray DataArray; or, with ``indices``, the values of the samples, shape
+        (m,); or, with ``index``, a pandas or polars table with a row for each sample. A table
+        without ``index`` is a matrix, unless it is a pandas one with a MultiIndex, whose levels
+        then are the modes.
     rank : tuple of int, int, "auto", RankSearch, Thresholding or None
         As in :func:`lowtucker.recover`. None, the default, needs none: data that are only nearly of
         low rank are completed by a combination of shrinkage fits (:class:`lowtucker.Annealing`)
@@ -65,6 +76,11 @@ def complete(
         Where the samples are, counted from 0.
     shape : tuple of int, optional
         Shape of the tensor; needed with ``indices``.
+    index : list of str, optional
+        Columns of a table that hold labels: each becomes a mode. Its slices are the different
+        labels, sorted; categories keep their order, and those that do not occur are left out.
+    value : str, optional
+        Column of the values, which may be missing; needed where several columns are left.
     held_out : float
         Share of the samples that a first fit does not see, to measure its error on them:
         ``result.held_out``. The second fit, whose tensor is returned, starts there and uses all.
@@ -77,7 +93,11 @@ def complete(
     -------
     Result
         ``result.X`` is the tensor by its factors: ``result.X.full()``, or
-        ``result.X.entries(indices)`` for some entries of one that is too large for that.
+        ``result.X.entries(indices)`` for some entries of one that is too large for that. Its
+        arrays are of the kind, dtype and device of ``values``.
+
+        ``result.filled()`` is the completed data in the form that was given: an array, a DataArray
+        with its coordinates, a table with every combination of labels and its standard errors.
 
         ``result.interval(indices, level=0.9)`` gives intervals for entries, and
         ``result.standard_error(indices)`` standard errors: by the held-out samples
@@ -96,6 +116,10 @@ def complete(
     full size are, and some hundred multilinear spectra of them. Duplicate samples count twice, so
     that their mean is fitted; a finding says how many there are.
 
+    Arrays of torch, JAX and others are copied to NumPy and back, and have no gradients; the state
+    of the result, and its error bars, are NumPy's. Of a Dask array only the known entries and
+    their indices come to this process; its workers read the chunks.
+
     Conformal intervals cover the values of unseen entries, noise included, with the given
     probability on average, if entries are missing at random, or as whole fibres; not if they are
     missing because of their values. Every slice has a scale of its own. Fewer held-out samples make
@@ -113,7 +137,8 @@ def complete(
     (True, True)
     >>> result.held_out < 1e-5
     True
-    >>> filled = np.where(holes, result.X.full(), array)
+    >>> bool(np.isnan(result.filled()).any())
+    False
 
     Without a rank; the spectrum shows that it is (2, 2, 2):
 
@@ -126,70 +151,40 @@ def complete(
     >>> low, high = lt.complete(noisy).interval([[0, 0, 0], [19, 19, 19]], level=0.9)
     >>> bool(np.all(low < high))
     True
+
+    A table, whose columns of labels become modes; every combination of labels comes back:
+
+    >>> import pandas as pd
+    >>> names = ["station", "day", "hour"]
+    >>> table = pd.DataFrame(np.argwhere(~holes), columns=names).assign(count=array[~holes])
+    >>> filled = lt.complete(table, (2, 2, 2), index=names, value="count").filled()
+    >>> len(table), len(filled), int(filled["observed"].sum())
+    (1619, 8000, 1619)
     """
     call = Call.of(complete, locals())
-    A, y = _samples(values, indices, shape)
+    data = as_data(values, indices=indices, shape=shape, index=index, value=value)
+    A, y = data.samples()
     share = as_number(held_out, "held_out", 0.0)
     if share >= 1:
         raise ValueError(f"held_out is a share of the samples, below 1, got {share:g}. Try 0.1.")
     problem = Problem(A, y)
     solver = solver.lower() if isinstance(solver, str) else solver
+    soft, solver = shrinkage_only(solver, rank)
     no_rank = rank is None and solver == "auto"
     rank, solver = format_or_rank(rank, solver, problem)
     fit = Fit(solver, tol, max_epochs, max_seconds, noise_std, X_true, seed, callbacks, loss)
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
-    settings = fit.identity | {"rank": rank, "held_out": share}
+    settings = fit.identity | {"rank": rank, "held_out": share} | soft
+    log_call(call, problem)
     with Scope(problem, checkpoint, settings, X_true=fit.X_true) as scope:
         if no_rank:
-            result = without_rank(scope.problem, fit.within(scope), share)
+            result = without_rank(scope.problem, fit.within(scope), share, **soft)
         else:
             held = held_samples(A, rank, share, seed, solver)
             result = held_out_fit(scope.problem, rank, fit.within(scope), held)
-    return explained(scope.export(result, noise_std), call)
-
-
-def _samples(values: Any, indices: Any, shape: Any) -> tuple[EntriesOperator, NumPyArray]:
-    """Operator and values of what is known."""
-    if isinstance(values, np.ma.MaskedArray):
-        known = ~np.ma.getmaskarray(values)
-        values = np.where(known, as_float(values.data, "values"), np.nan)
-    if is_array(values) and not isinstance(values, np.ndarray | np.generic):
-        raise TypeError(
-            f"values must be a NumPy array, got a {kind(values)} array. "
-            "Try numpy.asarray(values), after values.cpu() for torch on a GPU."
-        )
-    y = as_float(values, "values")
-    if indices is not None:
-        if shape is None:
-            raise ValueError("shape is needed with indices: the shape of the tensor.")
-        A = EntriesOperator(shape, indices)
-        if y.shape != (A.m,):
-            raise ValueError(
-                f"values must have one entry for each of the {A.m} rows of indices, got shape "
-                f"{y.shape}."
-            )
-        unknown = np.flatnonzero(~np.isfinite(y))
-        if len(unknown):
-            raise ValueError(
-                f"values[{unknown[0]}] is masked, NaN or infinite. Leave out what is not known, "
-                "and its row of indices: keep = numpy.isfinite(values)."
-            )
-        return A, y
-    if y.ndim < 1 or not size(y.shape):
-        raise ValueError(f"values must be a tensor with entries, got shape {y.shape}.")
-    if shape is not None and as_shape(shape) != y.shape:
-        raise ValueError(
-            f"values has the shape {y.shape}, not shape={tuple(shape)}. Leave shape out, or give "
-            "the indices of the samples."
-        )
-    known = ~np.isnan(y)
-    if not known.any():
-        raise ValueError("values has nothing but NaN: no entry is known.")
-    if np.isinf(y).any():
-        where = tuple(int(i) for i in np.argwhere(np.isinf(y))[0])
-        raise ValueError(f"values is infinite at {where}. Mark what is not known by NaN.")
-    return EntriesOperator(y.shape, np.argwhere(known)), y[known]
+    result = explained(scope.export(result, noise_std), call)
+    return replace(result, X=data.converted(result.X), labels=data.labels, data=data)
 
 
 def held_samples(A: Any, rank: Any, share: float, seed: Seed, solver: Any = "auto") -> NumPyArray:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -20,7 +21,9 @@ from lowtucker._array import (
     to_numpy,
 )
 from lowtucker._array.errors import UnderdeterminedWarning, warn_caller
+from lowtucker._array.log import logger
 from lowtucker._array.random import Seed
+from lowtucker.labels.xarray import labelled
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
@@ -43,7 +46,17 @@ from lowtucker.status import UNDETERMINED
 from lowtucker.tensor.rank import per_mode
 from lowtucker.thresholding import Iterate, Thresholding, TuckerTruncation
 
-__all__ = ["check_fields", "iterate", "recover", "solve", "warn_of_unsampled"]
+__all__ = [
+    "check_fields",
+    "iterate",
+    "log_call",
+    "recover",
+    "shrinkage_only",
+    "solve",
+    "warn_of_unsampled",
+]
+
+log = logger("recovery")
 
 
 def recover(
@@ -72,11 +85,14 @@ def recover(
     ----------
     A : MeasurementOperator, array, SciPy sparse matrix, SciPy or PyLops linear operator
         An array of shape (m, n_1, ..., n_d), or (m, N) with ``shape``. A batch of problems (a
-        DenseOperator with leading axes) is solved as one.
+        DenseOperator with leading axes) is solved as one. An xarray DataArray whose first dimension
+        counts the measurements gives a result with the labels of the others:
+        ``result.filled()`` is X as a DataArray.
     y : array, shape (m,) or (k, m)
-        The measurements. The last axis counts them: (k, m) is a batch of k problems with one A,
-        also for k = 1, and the result has that axis. Only a column (m, 1), as MATLAB's files have
-        it, is read as (m,); give a row (1, m) of one problem as ``y[0]``.
+        The measurements; also a DataArray or a Series, whose labels must be those of A's rows. The
+        last axis counts them: (k, m) is a batch of k problems with one A, also for k = 1, and the
+        result has that axis. Only a column (m, 1), as MATLAB's files have it, is read as (m,); give
+        a row (1, m) of one problem as ``y[0]``.
     rank : tuple of int, int, "auto", RankSearch, Thresholding or None
         Tucker rank (r_1, ..., r_d); for a matrix also one number. "auto" searches for it,
         ``RankSearch(max=(10, 10, 5))`` up to a largest one. None, the default, needs none: data
@@ -92,8 +108,9 @@ def recover(
         How the rows of an (m, N) matrix were vectorised; "F" is MATLAB's order.
     solver : str or Solver
         "auto" (see :func:`lowtucker.solve`), "tiht", "stotiht", "stogradmp", "rsgd", "rgn", "rcg",
-        "als", "nuclear", a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or
-        a list of solvers that take over from each other.
+        "als", "nuclear", "shrinkage" (what "auto" does first without a rank: none is looked for),
+        a solver with settings such as ``StoTIHT(block_size=100, step=0.5)``, or a list of solvers
+        that take over from each other.
     tol : float
         The residual :math:`\|y - A(X)\| / \|y\|` to reach (weighted where there are weights).
     max_epochs : int
@@ -171,7 +188,9 @@ def recover(
     """
     call = Call.of(recover, locals())
     solver = solver.lower() if isinstance(solver, str) else solver
+    A, y, form = labelled(A, y, shape)
     problem = Problem(as_operator(A, shape, order=order), y, weights)
+    soft, solver = shrinkage_only(solver, rank, start)
     rank, solver = format_or_rank(rank, solver, problem)
     _, search = rank_given_or_searched(rank)
     no_rank = rank is None and solver == "auto"
@@ -180,16 +199,18 @@ def recover(
     _check_one(problem, search, loss, no_rank)
     warn_of_unsampled(problem)
     fit = replace(fit, X_true=checked_truth(X_true, problem))
-    settings = fit.identity | {"rank": rank, "held_out": 0.0}
+    settings = fit.identity | {"rank": rank, "held_out": 0.0} | soft
+    log_call(call, problem)
     with Scope(problem, checkpoint, settings, start=start, X_true=fit.X_true) as scope:
         start = scope.into(start, "start")
         fit = fit.within(scope)
         contradiction = of_functions(scope)
         if no_rank and start is None:
-            result = without_rank(scope.problem, fit)
+            result = without_rank(scope.problem, fit, **soft)
         else:
             result = recovered(scope.problem, rank, fit, start=start)
-    return explained(doubted(scope.export(result, noise_std), contradiction), call)
+    result = explained(doubted(scope.export(result, noise_std), contradiction), call)
+    return result if form is None else replace(result, labels=form.labels, data=form)
 
 
 def iterate(
@@ -323,6 +344,7 @@ def solve(
     rank, solver = format_or_rank(rank, solver, problem)
     settings = {"solver": solver, "rank": rank, "seed": seed, "stop": conditions(stop)}
     X_true = checked_truth(X_true, problem)
+    log_call(call, problem)
     with Scope(problem, checkpoint, settings, start=start, X_true=X_true) as scope:
         phases = phases_of(scope.solver(solver), scope.problem, rank)
         check_memory(scope.problem, phases, rank)
@@ -338,6 +360,27 @@ def solve(
             keeper=scope.keeper,
         )
     return explained(scope.export(result), call)
+
+
+def shrinkage_only(solver: Any, rank: Any, start: Any = None) -> tuple[dict[str, bool], Any]:
+    """Setting of :func:`without_rank` for solver="shrinkage", and the solver of its fits."""
+    if not isinstance(solver, str) or solver != "shrinkage":
+        return {}, solver
+    for name, value in (("rank", rank), ("start", start)):
+        if value is not None:
+            raise ValueError(
+                f'solver="shrinkage" takes no {name}, got {value!r:.80}. Leave it out, or try '
+                'solver="auto".'
+            )
+    return {"only_shrinkage": True}, "auto"
+
+
+def log_call(call: Call, problem: Problem) -> None:
+    """Tell what was called, and with how many measurements."""
+    if log.isEnabledFor(logging.INFO):
+        batch = f"{problem.batch_shape[0]} problems of " if problem.batch_shape else ""
+        said = "%s: %s%d measurements of a tensor of shape %s."
+        log.info(said, call.code({}), batch, problem.m, problem.shape)
 
 
 def format_or_rank(rank: Any, solver: Any, problem: Problem) -> tuple[Any, Any]:

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtucker._array import eps, like, size, to_numpy
 from lowtucker._array.clock import TimeUp
+from lowtucker._array.log import logger
 from lowtucker._array.random import Stream, as_seed, generator
 from lowtucker._array.readings import side_by_side
 from lowtucker.limits import FAR, INEXACT, OVERFITTED, PREDICTED_WORSE, UNFINISHED
@@ -38,6 +39,7 @@ from lowtucker.uncertainty.information import gram_is_affordable
 __all__ = ["held_out_fit", "rank_given_or_searched", "recovered"]
 
 NumPyArray = np.ndarray[Any, Any]
+log = logger("recovery")
 # How often a search takes up a larger rank that diagnosis has found better
 RETRIES = 3
 # Share of the measurements that tell whether anything was recovered; how many must be left per
@@ -91,6 +93,7 @@ def recovered(
             or any(r > n for r, n in zip(larger.numbers["rank"], limit, strict=True))
         ):
             break
+        log.info("%s It is fitted next.", larger)
         better = fit(case.problem, larger.numbers["rank"], before=case.result, label="all rows")
         earlier = tuple(replace(f, status=None) for f in case.result.findings)
         result = replace(better, findings=(*earlier, *better.findings))
@@ -270,6 +273,7 @@ def finished(problem: Problem, result: Result, fit: Fit, label: str = "") -> Evi
     tol = max(100 * eps(problem.y), fit.tol * 1e-6) if exact else fit.tol
     last = replace(fit, loss="squared", noise_std=None, tol=tol)
     label = f"{label} last steps".strip()
+    log.info("The fit is not yet at its minimum: some Gauss-Newton steps follow.")
     again = last(
         evidence.problem, result.rank, start=result.X, solver=RGN(), before=result, label=label
     )
@@ -289,6 +293,7 @@ def held_out_fit(problem: Problem, rank: Any, fit: Fit, held: NumPyArray) -> Res
     first = recovered(parts.train, rank, replace(fit, thorough=False))
     residual = parts.held.residual(first.X)
     error = parts.candidate(first.X, residual, fit).score
+    log.info("A fit to the others predicts %d held-out measurements to %.2g.", held.sum(), error)
     told: dict[str, Any] = {"held_out": error, "calibration": parts.calibration(residual)}
     if first.status is Status.INTERRUPTED:
         return replace(first, **told)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from lowtucker._array import eps
+from lowtucker._array.log import logger
 from lowtucker.problem import Problem
 from lowtucker.recovery.diagnosis import concluded, examined
 from lowtucker.recovery.evidence import Evidence
@@ -21,6 +22,7 @@ from lowtucker.tensor.rank import attainable_rank, degrees_of_freedom
 
 __all__ = ["without_rank"]
 
+log = logger("recovery")
 # Measurements per degree of freedom that must be left when some are held out
 LEFT = 1.5
 # A rank that the spectrum shows is kept where it predicts held-out data as well, up to this; a
@@ -35,36 +37,56 @@ OF_THE_DATA = ("fibres", "offset")
 EXACT = 1e-8
 
 
-def without_rank(problem: Problem, fit: Fit, share: float = 0.0) -> Result:
+def without_rank(
+    problem: Problem, fit: Fit, share: float = 0.0, *, only_shrinkage: bool = False
+) -> Result:
     """Fit by shrinkage, and by a rank where data may be of low rank; keep what predicts better.
 
     A rank is fitted where the spectra of the shrunk tensor have a clear gap, and is searched where
     shrinkage finds little: with few measurements of a tensor that is exactly of low rank only a
     hard rank recovers it. All of this with rows that were made isotropic, where they are far from
-    it.
+    it. With ``only_shrinkage`` no rank is fitted.
     """
+    choose = _shrunk if only_shrinkage else _chosen
     made = None
     if fit.loss == "squared" and problem.as_entries is None and fits_in_memory(problem):
         made = isotropic_in_time(problem, fit)
     if made is None:
-        return unless_unseen(problem, fit, _chosen(problem, fit, share))
+        return unless_unseen(problem, fit, choose(problem, fit, share))
+    log.info("The rows are far from isotropic: equivalent isotropic ones are fitted instead.")
     made = weighted_by_error(made, fit)
-    result = _chosen(made.problem, replace(fit, noise_std=None), share)
+    result = choose(made.problem, replace(fit, noise_std=None), share)
     return unless_unseen(made.problem, fit, of_given_rows(problem, fit, made, result))
+
+
+def _shrunk(problem: Problem, fit: Fit, share: float) -> Result:
+    """Fit by shrinkage alone."""
+    soft = soft_fit(problem, fit, share) if fits_in_memory(problem) else None
+    if soft is None:
+        raise ValueError(
+            f'solver="shrinkage" holds some of the {problem.m} measurements out and forms tensors '
+            f'of the full size, {problem.shape}: that is too few, or too large. Try rank="auto".'
+        )
+    return _or_little(soft, soft.result)
 
 
 def _chosen(problem: Problem, fit: Fit, share: float) -> Result:
     soft = soft_fit(problem, fit, share) if fits_in_memory(problem) else None
     if soft is None:
+        log.info("Shrinkage needs more measurements, or memory: a rank is searched instead.")
         return recovered(problem, RankSearch(), fit)
+    log.info("Without a rank, shrinkage predicts held-out measurements to %.2g.", soft.score)
     if soft.result.status in OVER:
         return soft.result
     result = soft.result
     if soft.rank is not None and _enough(problem, soft.rank):
+        log.info("The spectra have a gap after rank %s: it is fitted too.", soft.rank)
         result = _of_the_gap(problem, fit, soft, soft.rank)
     elif soft.score > POOR:
+        log.info("That is little: a rank is searched.")
         result = _searched(problem, fit, soft)
     elif soft.score > FAIR and _few(problem) and fit.loss == "squared":
+        log.info("There are few measurements: a small rank that fits exactly is searched.")
         result = _exact(problem, fit, soft)
     return _or_little(soft, result) if result.X is soft.result.X else result
 
@@ -119,6 +141,7 @@ def _of_the_gap(problem: Problem, fit: Fit, soft: Soft, rank: tuple[int, ...]) -
     text = f"Rank {rank} was found, by a gap in the spectra of a shrunk fit."
     by_gap = Finding("rank found", text, {"rank": rank, "shrunk": soft.score})
     of_the_data = [f for f in soft.result.findings if f.kind in OF_THE_DATA]
+    log.info("Rank %s is kept: it predicts held-out measurements as well as shrinkage.", rank)
     return _after(soft.result, replace(hard, findings=(by_gap, *of_the_data, *hard.findings)))
 
 
@@ -161,6 +184,7 @@ def _after(before: Result, after: Result) -> Result:
 
 def _kept(soft: Soft, hard: Result, status: Status | None = None) -> Result:
     """Shrunk result, with the history and the cost of the fit that it is kept for."""
+    log.info("Shrinkage is kept: no rank is sure to predict better.")
     both = _after(soft.result, hard)
     return replace(
         soft.result,

@@ -12,6 +12,7 @@ import numpy as np
 from lowtucker._array import is_complex, like, real_dtype, size, to_numpy
 from lowtucker._array.clock import TimeUp
 from lowtucker._array.linalg import qr, svd
+from lowtucker._array.log import logger
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import DenseOperator, scale
@@ -40,6 +41,7 @@ __all__ = [
 ]
 
 NumPyArray = np.ndarray[Any, Any]
+log = logger("recovery")
 # Spread of the eigenvalues of A A* (1 for i.i.d. rows) above which some directions are hardly
 # measured. Of 5700 matrices of i.i.d. rows, 20x64 to 300x1000, the largest had 1.34. Outer products
 # of Gaussian vectors have 1.3 to 6, divided by their norms what i.i.d. rows have
@@ -181,6 +183,7 @@ def preconditioned(problem: Problem, rank: Any, fit: Fit, result: Result) -> Res
     made = isotropic_in_time(problem, fit, STRONG)
     if made is None:
         return None
+    log.info("The rows are far from isotropic: a fit to equivalent rows may lead further.")
     solver = _few_starts(made.problem, rank) if fit.solver == "auto" else fit.solver
     rough = replace(fit, noise_std=None)
     last = rough(made.problem, rank, solver=solver, before=result, label="isotropic rows")

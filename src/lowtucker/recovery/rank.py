@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from lowtucker._array import to_numpy
+from lowtucker._array.log import logger
 from lowtucker.limits import CLEARLY, NEAR_ERRORS, NEAR_EXPECTED, PLENTY, POOR, SURELY
 from lowtucker.problem import Problem
 from lowtucker.recovery import robust
@@ -29,6 +30,7 @@ from lowtucker.tensor.tucker import TuckerTensor
 
 __all__ = ["Climb", "RankSearch", "compare_larger_rank", "search_rank", "smaller_rank"]
 
+log = logger("recovery")
 # Share of the measurements that is held out
 SHARE = 1 / 8
 # Measurements per degree of freedom of the largest rank that is tried
@@ -235,6 +237,8 @@ class Climb:
         """Take a candidate, or count it as a miss; and see whether the search is at its end."""
         best, exact = self.best, self._is_exact(found)
         self.tried.append(f"{found.X.rank} {found.score:.2g}")
+        said = "" if best is None else ", better" if better else ", no better"
+        log.info("Rank %s predicts held-out data to %.2g%s.", found.X.rank, found.score, said)
         if best is not None and not exact and not self._best_is_rough and found.is_near(best):
             self.rivals |= {found.X.rank, best.X.rank}
         if best is None or better:
@@ -474,6 +478,10 @@ def compare_larger_rank(
         trimmed = _trimmed(parts.score(other.X, fit), parts, fit)
         found = trimmed if found is given else select([found, trimmed])
     clearly = found.beats(given, CLEARLY, SURELY)
+    log.info(
+        "Rank %s predicts held-out measurements to %.2g, and after a larger fit rank %s to %.2g.",
+        result.rank, given.score, found.X.rank, found.score,
+    )  # fmt: skip
     close: tuple[Finding, ...] = ()
     if found.is_near(given, CLEARLY, SURELY):
         text = (

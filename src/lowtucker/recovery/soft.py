@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array import like, namespace, real_dtype, size, to_numpy
+from lowtucker._array.log import logger
 from lowtucker._array.random import as_seed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import FunctionOperator
@@ -29,6 +30,7 @@ from lowtucker.thresholding import ShrunkTensor
 __all__ = ["Soft", "clear_rank", "fits_in_memory", "soft_fit", "weighted_by_error"]
 
 NumPyArray = np.ndarray[Any, Any]
+log = logger("recovery")
 # Entries of the largest tensor that is shrunk: tensors of the full size are formed
 MOST = 10**7
 # Share of the measurements that is held out: a tenth, or so many, up to the largest share. Of 80
@@ -199,6 +201,7 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     score = parts.score(first.X, fit).score
     solver = AMP(max_steps=FINAL, rows=rows)
     if (not score < POOR or first.status is Status.DIVERGED) and first.status not in CUT_SHORT:
+        log.info("Message passing predicts held-out data to %.2g: annealing is tried.", score)
         first, solver, score = _annealed(parts, quietly, fit, first, score, solver)
     if first.status in CUT_SHORT:
         last, status = first, first.status

@@ -10,6 +10,7 @@ import numpy as np
 
 from lowtucker._array import eps, size
 from lowtucker._array.linalg import eigh
+from lowtucker._array.log import logger
 from lowtucker.problem import Problem
 from lowtucker.recovery.fit import Fit
 from lowtucker.recovery.holdout import calibrated
@@ -29,6 +30,7 @@ from lowtucker.uncertainty.conformal import Calibration
 __all__ = ["CUT_SHORT", "Stack", "stacked_fit"]
 
 NumPyArray = np.ndarray[Any, Any]
+log = logger("recovery")
 # Folds of held-out samples for tensors of up to so many entries; one for larger ones
 FOLDS = {30_000: 3, 100_000: 2}
 # Entries from which on the search works in single precision, at twice the speed
@@ -298,6 +300,7 @@ class Search:
         if not np.isfinite(score):
             return
         tried.scores.append(score)
+        log.info("Shrinkage (%s) predicts fold %d to %.2g.", tried.way, fold + 1, score)
         tried.levels.append(level)
         tried.predictions.append(np.asarray(predicted(best), dtype=unseen.y.dtype))
 
