@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["History"]
+__all__ = ["History", "span"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -110,3 +110,19 @@ class History(Mapping[str, NumPyArray]):
 
     def __repr__(self) -> str:
         return f"History of {self.rows} rows: {', '.join(self)}"
+
+
+def span(values: Any, form: str = "") -> str:
+    """One number, or the median and range of a batch's.
+
+    Examples
+    --------
+    >>> span(0.01, ".1e"), span([3, 5, 9])
+    ('1.0e-02', '5 (median; 3 to 9)')
+    """
+    values = np.atleast_1d(values)
+    if values.size == 1:
+        return format(values[0], form)
+    middle = np.median(values)
+    middle = middle if form else int(middle)
+    return f"{middle:{form}} (median; {values.min():{form}} to {values.max():{form}})"

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import logging
 import signal
+import sys
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from types import FrameType
@@ -45,7 +45,7 @@ def interruptible() -> Iterator[Interrupt]:
             if interrupt.asked:
                 signal.default_int_handler(number, frame)
             interrupt.asked = True
-            logging.getLogger("lowtucker").warning(
+            _answer(
                 "Stopping after this step, with the best result so far. Ctrl-C again stops at once."
             )
 
@@ -70,6 +70,13 @@ def _known_as(interrupt: Interrupt) -> Iterator[Interrupt]:
         yield interrupt
     finally:
         _current.reset(token)
+
+
+def _answer(text: str) -> None:
+    """Answer a key that was pressed, whatever is logged; not while another line is written."""
+    with suppress(RuntimeError, OSError, AttributeError):
+        sys.stderr.write(f"{text}\n")
+        sys.stderr.flush()
 
 
 def _ours_to_take() -> bool:

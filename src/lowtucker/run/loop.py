@@ -21,6 +21,7 @@ from lowtucker._array.random import Seed, as_seed
 from lowtucker._array.readings import Readings, uncounted
 from lowtucker.metrics import relative_error
 from lowtucker.problem import Problem
+from lowtucker.run import logs
 from lowtucker.run.history import History
 from lowtucker.run.interrupt import Interrupt
 from lowtucker.run.ledger import Found, Ledger
@@ -114,6 +115,7 @@ class Run:
         self._bind(warn=True)
         self._start_phase(start)
         self.cut_short = self.clock.is_up  # a start that no step can follow is not to be resumed
+        logs.begun(self, "starts" if start is None else "starts from a tensor")
         self._close()
 
     def resume(self, kept: Ledger) -> None:
@@ -124,6 +126,7 @@ class Run:
         with np.errstate(all="ignore"), uncounted():  # it was read in the run that is continued
             self.state = self.bound.init(kept.recorded, self.seed)
         self.ledger.recorded = self.state
+        logs.begun(self, "resumes")
         self._end(self._judged())
 
     def go(
@@ -167,7 +170,7 @@ class Run:
         ledger.statuses[few & ~np.array(kept)] = Status.UNDERDETERMINED
         error = None if self.X_true is None else np.array([one.error for one in found])
         tensors = self._of_one_rank([one.X for one in found])
-        return Result(
+        result = Result(
             X=self._out(type(X).concat(tensors)),
             residual=self._out(np.array([one.residual for one in found])),
             error=None if error is None else self._out(error),
@@ -185,6 +188,8 @@ class Run:
             findings=() if self.is_batch else self._findings(self.state, ledger.statuses),
             each=self._each(found) if self.is_batch else (),
         )  # fmt: skip
+        logs.ended(self, result)
+        return result
 
     def _each(self, found: Sequence[Found]) -> tuple[Verdict, ...]:
         """What is known of every problem of a batch."""
@@ -343,6 +348,7 @@ class Run:
             "running": running,
         }
         ledger.history.append(entry)
+        logs.recorded(self)
         self.used = []
         ledger.estimated[ledger.active] = estimated
         self._keep_best()
@@ -545,7 +551,9 @@ class Run:
         ledger.phase += 1
         ledger.first_row = ledger.history.rows - 1
         best = [self._best_of(k) for k in ledger.active.tolist()]
+        before = self.bound.solver
         self._bind(warn=False)
+        logs.taken_over(self, before, best)
         tensors = [found.X * float(found.residual < 1) for found in best]
         start = self._out(type(tensors[0]).concat(tensors))
         self._start_phase(start)

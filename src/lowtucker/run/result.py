@@ -8,17 +8,18 @@ from typing import Any, Literal
 
 import numpy as np
 
-from lowtucker._array import as_integer, as_number, to_numpy
+from lowtucker._array import as_flag, as_integer, as_number, to_numpy
 from lowtucker._array.errors import FileFormatError, ModelWarning, warn_caller
 from lowtucker._array.random import Seed
 from lowtucker._version import __version__
+from lowtucker.labels import Data, Labels, TensorForm, as_data
 from lowtucker.operators import as_operator
 from lowtucker.operators.matrix import Order
 from lowtucker.problem import Problem
 from lowtucker.run.advice import Words, advised, estimate_text
 from lowtucker.run.call import Call
 from lowtucker.run.codec import Codec, check_members
-from lowtucker.run.history import History
+from lowtucker.run.history import History, span
 from lowtucker.solvers import State
 from lowtucker.status import Finding, Status
 from lowtucker.tensor.tucker import TuckerTensor
@@ -27,7 +28,7 @@ from lowtucker.uncertainty.conformal import Calibration
 
 __all__ = ["Result", "load"]
 
-FORMAT = "lowtucker result 6"
+FORMAT = "lowtucker result 7"
 # Bytes of the text in a result file, beside its arrays; some hundred for an epoch
 LONGEST_META = 1 << 24
 # Findings that go with the status: advice for it, and the reason for it
@@ -110,6 +111,10 @@ class Result:
         that are not in Tucker format. It keeps the measurements in memory, not in files.
     calibration : Calibration or None
         Held-out residuals of :func:`lowtucker.complete`, for conformal intervals.
+    labels : Labels or None
+        Names of the modes and labels of their slices, where the data had some.
+    data : Data or None
+        What :meth:`filled` keeps of the data that were given: not in files, nor in pickles.
     """
 
     X: Any
@@ -134,6 +139,8 @@ class Result:
     each: tuple[Verdict, ...] = ()
     uncertainty: Uncertainty | None = None
     calibration: Calibration | None = None
+    labels: Labels | None = None
+    data: Data | None = None
 
     @property
     def success(self) -> Any:
@@ -284,7 +291,7 @@ class Result:
         """
         if self._method(method) == "conformal":
             width = self._calibrated().half_width(indices, as_level(level))
-            return around(self.X.entries(indices), width)
+            return around(to_numpy(self.X.entries(indices)), width)
         return self._modelled().interval(indices, level)
 
     def functional(self, W: Any, level: float = 0.95) -> Functional:
@@ -345,6 +352,115 @@ class Result:
         with Scope(problem) as scope:
             uncertainty = scope.uncertainty(scope.into(self, "result"), noise_std)
         return replace(self, uncertainty=uncertainty)
+
+    def filled(self, values: Any = None, *, standard_error: bool = True) -> Any:
+        """Return the completed data in the form in which they were given.
+
+        Known entries are kept (of duplicate samples, the mean), and holes are filled from X: a
+        NumPy array, a torch tensor, a DataArray with its coordinates, attributes and names, lazy
+        where it was backed by Dask; or a pandas or polars table with a row for every combination
+        of labels, sorted, and the columns ``standard_error`` and ``observed``. Results of other
+        functions than :func:`lowtucker.complete` give the whole of X, as a DataArray where A was
+        one.
+
+        Parameters
+        ----------
+        values : array, DataArray or DataFrame, optional
+            The data that were given to ``complete``; needed for a result from a file or a pickle,
+            which keep none.
+        standard_error : bool
+            Whether a table has the column ``standard_error``, by :meth:`standard_error`: of the
+            missing entries, NaN (null in polars) for observed ones. It is left out where there are
+            no error bars, or where the verdict does not support the model that they presume. By
+            the model it costs dof^2 flops an entry.
+
+        Notes
+        -----
+        Forms the full tensor, but for arrays of Dask with a rank, whose chunks are computed from
+        the factors. ValueError where it does not fit into memory: ``result.X.entries(indices)``
+        gives some entries.
+
+        Examples
+        --------
+        >>> import numpy as np, lowtucker as lt
+        >>> array = np.outer([1.0, 2.0, 3.0], [1.0, 2.0, 4.0])
+        >>> array[0, 0] = array[2, 1] = np.nan
+        >>> lt.complete(array, rank=1, held_out=0).filled().round(3)
+        array([[ 1.,  2.,  4.],
+               [ 2.,  4.,  8.],
+               [ 3.,  6., 12.]])
+        """
+        as_flag(standard_error, "standard_error")
+        bars = self._bars if standard_error else _no_bars
+        return self._form(values).filled(self.X, bars)
+
+    def _form(self, values: Any) -> Data:
+        """What was given, or the same again."""
+        if values is None and self.data is not None:
+            return self.data
+        if values is None:
+            if self.call is None or self.call.function != "complete":
+                return TensorForm(self.X.shape)
+            raise ValueError(
+                "This result comes from a file or a pickle, which do not keep the data. Give them "
+                "again: result.filled(values). All of X is result.X.full()."
+            )
+        columns: dict[str, Any] = {}
+        if self.labels is not None and self.call is not None:
+            known = {"index": list(self.labels.names), "value": self.labels.value}
+            columns = {name: x for name, x in known.items() if self.call.has(name)}
+        data = as_data(values, **columns)
+        if data.shape != self.X.shape:
+            raise ValueError(
+                f"values has the shape {data.shape}, and X {self.X.shape}. Give the data that were "
+                "completed."
+            )
+        if self.labels is not None:
+            self.labels.check_same(data.labels)
+        data.samples()
+        return data
+
+    def _bars(self, indices: Any) -> Any:
+        """Standard errors of some entries; None where there are none that the verdict supports."""
+        by_model = self._method("auto") == "model"
+        if by_model and (self.uncertainty is None or self._unsupported() is not None):
+            return None
+        try:
+            return to_numpy(self.standard_error(indices))
+        except ValueError:  # too few held-out samples, or no measurements
+            return None
+
+    def to_xarray(self) -> Any:
+        """Return an xarray Dataset of the core and the factors, with the coordinates of the data.
+
+        The factor of the mode "station" is ``factor_station``, with the dimensions "station" and
+        "rank_station"; the core has the dimensions "rank_station" and so on. Modes without names
+        are called "mode_0", "mode_1", ...; a batch of problems has a leading dimension "problem".
+        Tensors of other formats than Tucker, such as a ShrunkTensor, are given in full, as
+        ``tensor``; ``result.X.tucker()`` compresses a ShrunkTensor. Attributes are those of the
+        data, with ``status``, ``residual``, and where they are known ``rank``, ``error_estimate``
+        and ``held_out``: all of them can be written to netCDF.
+
+        Examples
+        --------
+        >>> import numpy as np, lowtucker as lt
+        >>> A = lt.gaussian((5, 5, 6), m=120, seed=1)
+        >>> y = A.forward(lt.random_tucker((5, 5, 6), (1, 2, 2), seed=0))
+        >>> dataset = lt.recover(A, y, rank=(1, 2, 2)).to_xarray()
+        >>> dict(dataset["factor_mode_2"].sizes), dataset.attrs["status"]
+        ({'mode_2': 6, 'rank_mode_2': 2}, 'CONVERGED')
+        """
+        from lowtucker.labels.xarray import factors_of
+
+        names = [status.name for status in np.atleast_1d(self.status)]
+        known = {
+            "status": names if self.X.batch_shape else names[0],
+            "residual": self.residual,
+            "rank": None if self.rank is None else np.asarray(self.rank),
+            "error_estimate": self.error_estimate,
+            "held_out": self.held_out,
+        }
+        return factors_of(self.X, self.labels, {k: v for k, v in known.items() if v is not None})
 
     def _method(self, method: str) -> str:
         """Which error bars to use."""
@@ -484,6 +600,8 @@ class Result:
         content = {name: getattr(self, name) for name in FIELDS}
         if self.uncertainty is not None:
             content["uncertainty"] = self.uncertainty.kept()
+        if self.labels is not None:
+            content["labels"] = self.labels.kept()
         text = {
             "format": FORMAT,
             "version": __version__,
@@ -505,20 +623,9 @@ class Result:
         )
 
     def _repr_html_(self) -> str:
-        from html import escape
+        from lowtucker.run.notebook import html_of
 
-        from lowtucker.run.pictures import bars_line
-
-        bars = bars_line(self)
-        rows = "".join(
-            f"<tr><th style='text-align:left'>{escape(name)}</th>"
-            f"<td style='text-align:left'>{escape(text)}</td></tr>"
-            for name, text in [*self._lines(), *([("error bars", bars)] if bars else [])]
-        )
-        return (
-            f"<div><strong>Result: {escape(self.headline)}</strong>"
-            f"<table>{rows}</table>{_sparkline(self.history)}</div>"
-        )
+        return html_of(self)
 
     def _lines(self, words: Words | None = None) -> list[tuple[str, str]]:
         ratio = self.m / self.degrees_of_freedom
@@ -529,15 +636,15 @@ class Result:
             ("solver", self.solver),
             (
                 "effort",
-                f"{_span(self.epochs)} epochs, {self.passes:.1f} passes, {self.seconds:.3g} s",
+                f"{span(self.epochs)} epochs, {self.passes:.1f} passes, {self.seconds:.3g} s",
             ),
-            ("residual", _span(self.residual, ".1e")),
+            ("residual", span(self.residual, ".1e")),
         ]
         if self.error is not None:
-            lines.append(("error", _span(self.error, ".1e")))
+            lines.append(("error", span(self.error, ".1e")))
         if self.each and self.error_estimate is not None:
             known = self.error_estimate[np.isfinite(self.error_estimate)]
-            lines += [("estimate", f"{_span(known, '.1e')} of the error")] if known.size else []
+            lines += [("estimate", f"{span(known, '.1e')} of the error")] if known.size else []
         elif self.error_estimate is not None:
             proviso = "" if self.success else ", if the residual were noise"
             lines.append(("estimate", f"{estimate_text(self, ' of the error')}{proviso}"))
@@ -560,7 +667,7 @@ class Result:
 
 
 CODEC = Codec(Call, Verdict, KeptInformation, Calibration)
-FIELDS = tuple(Result.__dataclass_fields__)
+FIELDS = tuple(name for name in Result.__dataclass_fields__ if name != "data")
 # Types that a file must have, beside arrays
 PLAIN: dict[str, Any] = {
     "history": History, "passes": float | int, "seconds": float | int, "solver": str, "m": int,
@@ -568,6 +675,7 @@ PLAIN: dict[str, Any] = {
     "error_interval": tuple | None, "state": State | None,
     "held_out": float | int | None, "findings": tuple, "call": Call | None,
     "uncertainty": tuple | None, "calibration": Calibration | None,
+    "labels": dict | None,
 }  # fmt: skip
 
 
@@ -630,30 +738,10 @@ def _unpacked(content: dict[str, Any], arrays: dict[str, Any]) -> Result:
         raise TypeError("findings are not findings")
     if made["uncertainty"] is not None:
         made["uncertainty"] = Uncertainty.of_kept(X, made["uncertainty"])
+    if made["labels"] is not None:
+        made["labels"] = Labels.of_kept(made["labels"], X.shape)
     return Result(**made)
 
 
-def _span(values: Any, form: str = "") -> str:
-    """One number, or the median and range of a batch's."""
-    values = np.atleast_1d(values)
-    if values.size == 1:
-        return format(values[0], form)
-    middle = np.median(values)
-    middle = middle if form else int(middle)
-    return f"{middle:{form}} (median; {values.min():{form}} to {values.max():{form}})"
-
-
-def _sparkline(history: History, width: int = 240, height: int = 60) -> str:
-    """Residual against epochs as a tiny SVG picture."""
-    residual = history["residual"]
-    residual = residual if residual.ndim == 1 else np.median(residual, axis=1)
-    logs = np.log10(np.clip(np.nan_to_num(residual, nan=1e300), 1e-17, 1e300))
-    if len(logs) < 2:
-        return ""
-    x = np.linspace(2, width - 2, len(logs))
-    y = 2 + (height - 4) * (logs.max() - logs) / max(np.ptp(logs), 1e-12)
-    points = " ".join(f"{a:.1f},{b:.1f}" for a, b in zip(x, y, strict=True))
-    return (
-        f'<svg width="{width}" height="{height}" role="img" aria-label="residual against epochs">'
-        f'<polyline points="{points}" fill="none" stroke="currentColor"/></svg>'
-    )
+def _no_bars(indices: Any) -> None:
+    """Return None: no standard errors."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, ExitStack
@@ -12,11 +13,13 @@ import numpy as np
 
 from lowtucker._array import size, without_gradients
 from lowtucker._array.clock import Clock
+from lowtucker._array.log import logger
 from lowtucker._array.readings import Readings
 from lowtucker._array.threads import few_blas_threads
 from lowtucker.problem import Problem
 from lowtucker.run.checkpoint import Journal
 from lowtucker.run.execute import Keeper
+from lowtucker.run.history import span
 from lowtucker.run.identity import fingerprint
 from lowtucker.run.interrupt import Interrupt, interruptible
 from lowtucker.run.progress import Callback, Progress
@@ -37,6 +40,7 @@ from lowtucker.uncertainty.information import Noise
 
 __all__ = ["Scope"]
 
+log = logger("recovery")
 # Wall time of a call whose limit and solver are left to us, and whose data are small: a tensor and
 # measurements of fewer than SMALL numbers, and fewer than MATRIX numbers in a matrix of rows
 DEFAULT_SECONDS = 60.0
@@ -159,6 +163,7 @@ class Scope:
         uncertainty = self.uncertainty(result, noise_std)
         result = replace(self.outside(result), passes=passes, uncertainty=uncertainty)
         result = result.found(*self._time_limit(result))
+        self._log(result)
         if not isinstance(self.keeper, Journal):
             return result
         result = result.found(*self.keeper.findings())
@@ -169,6 +174,16 @@ class Scope:
             return result
         text = f"The same call with the checkpoint {self.keeper.given} resumes from here."
         return result.found(Finding("resumable", text))
+
+    def _log(self, result: Result) -> None:
+        """Tell the verdict with what led to it, and what the whole call took."""
+        if log.isEnabledFor(logging.INFO):
+            for finding in result.findings:
+                log.info("%s", finding)
+            log.info(
+                "Result: %s. Residual %s, %.1f passes over the rows, %.3g s of wall time.",
+                result.headline, span(result.residual, ".2e"), result.passes, self.clock.seconds,
+            )  # fmt: skip
 
     def uncertainty(self, result: Result, noise_std: float | None) -> Uncertainty | None:
         """What error bars are computed from, inside; None where X is in no Tucker format."""

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from lowtucker._array import size, to_numpy
+from lowtucker._array.log import logger
 from lowtucker._array.memory import available_memory, readable_bytes
 from lowtucker.limits import PLENTY
 from lowtucker.problem import Problem
@@ -21,6 +23,7 @@ from lowtucker.thresholding.sparse import Sparsity
 
 __all__ = ["automatic", "check_memory", "of_format", "phases_of"]
 
+log = logger("solvers")
 # Bytes below which nobody asks how much memory is free
 NOTICEABLE = 10**8
 # Starts that "auto" tries when it meets local minima, and how it prepares them; not those of TINY
@@ -85,22 +88,40 @@ def automatic(problem: Problem, rank: Any, *, quick: bool = False) -> list[Solve
     """Solvers that "auto" is made of; a quick fit gives up early at local minima."""
     rank = check_rank(rank, problem.shape, warn=False)
     dof = degrees_of_freedom(problem.shape, attainable_rank(rank))
+    phases, why = _policy(problem, attainable_rank(rank), dof, quick)
+    level = logging.DEBUG if quick else logging.INFO
+    if log.isEnabledFor(level):
+        names, per_dof = ", then ".join(one.name for one in phases), problem.fewest_equations / dof
+        said = "Rank %s has %.3g measurements per degree of freedom. Auto takes %s: %s."
+        log.log(level, said, rank, per_dof, names, why)
+    return phases
+
+
+def _policy(
+    problem: Problem, rank: tuple[int, ...], dof: int, quick: bool
+) -> tuple[list[Solver], str]:
+    """Solvers for a rank, and why these."""
     traits = problem.A.traits
     plenty = problem.fewest_equations >= PLENTY * dof
     starts = (1 if plenty else 3) if quick else STARTS
     samples = has_outer_products(problem)
-    if not (traits.has_fast_tangent and (samples or gram_pays(problem, attainable_rank(rank)))):
-        return [RCG(), RGN(starts=starts)]
+    if not (traits.has_fast_tangent and (samples or gram_pays(problem, rank))):
+        return [RCG(), RGN(starts=starts)], "products with A cost less than normal equations"
     if samples:
-        cheap = _by_cost(problem, attainable_rank(rank), starts)
+        cheap = _by_cost(problem, rank, starts)
         if cheap is not None:
-            return cheap
+            return cheap, "rows are outer products, and this should take the least time"
     if not plenty:
         prepared = TINY < size(problem.shape) <= FULL
-        return [RGN(starts=starts, iht_steps=IHT_STEPS if prepared else 0)]
+        steps = IHT_STEPS if prepared else 0
+        return [RGN(starts=starts, iht_steps=steps)], "that is too few for steps on blocks"
     small = traits.row_separable and dof <= LARGE  # dof^2 numbers for a block
-    blocks: list[Solver] = [RSGD(least_squares=True)] if small else []
-    return [*blocks, RGN(starts=starts)]
+    if not small:
+        return [RGN(starts=starts)], "steps on blocks would cost too much"
+    return [
+        RSGD(least_squares=True),
+        RGN(starts=starts),
+    ], "that is enough for steps on blocks"
 
 
 def _by_cost(problem: Problem, rank: tuple[int, ...], starts: int) -> list[Solver] | None:
