@@ -50,7 +50,7 @@ def test_shape_is_read_from_the_file_and_block_size_from_the_option(folder):
 def test_matlab_files_need_an_order(folder):
     done = run(folder / "A.mat", "--shape", "5,5,6", "--rank", "1,2,2")
     assert done.exit_code == 2
-    assert "order is needed" in done.stderr
+    assert "--order [C|F]" in done.stderr
     done = run(
         folder / "A.mat", "--shape", "5,5,6", "--rank", "1,2,2", "--order", "F", "--starts", 1
     )
@@ -60,11 +60,11 @@ def test_matlab_files_need_an_order(folder):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["A.npy", "--rank", "1,2,2"], "shape is needed to read the rows"),
+        (["A.npy", "--rank", "1,2,2"], "--shape N1,N2"),
         (["A.npy", "--shape", "5,5,7", "--rank", "1,2,2"], "tensors of shape (5, 5, 7) have 175"),
         (["A.npy", "--shape", "5,5,6", "--rank", "1,2"], "rank must have one entry per mode"),
         (["A.npy", "--shape", "5,5,6", "--rank", "9,2,2"], "rank[0] = 9"),
-        (["A.npy", "--shape", "5,5,6"], "Missing option '--rank'"),
+        (["A.npy", "--shape", "5,5,6"], "--rank N1,N2"),
         (["A.npy", "--shape", "5,5,6", "--rank", "1,2,2", "--block-size", "101"], "blocks must be"),
         (["none.npy", "--shape", "5,5,6", "--rank", "1,2,2"], "none.npy does not exist"),
     ],

@@ -11,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import scipy.io
+import scipy.sparse
 from click.testing import CliRunner
 
 import lowtucker as lt
@@ -126,19 +127,131 @@ def test_quiet_prints_nothing(folder):
     assert (done.exit_code, done.output) == (0, "")
 
 
+def test_one_file_holds_the_whole_problem(folder):
+    A, y, X = np.load("A.npy"), np.load("y.npy"), np.load("X.npy")
+    rows = np.array([row.reshape(X.shape).reshape(-1, order="F") for row in A])
+    scipy.io.savemat("p.mat", {"A": rows, "y": y[:, None], "truth": X})
+    np.savez("p.npz", a=A, Y=y, X=X)
+    with h5py.File("p.h5", "w") as file:
+        file["A"], file["y"], file["data/X"] = A, y, X
+    options = ["--shape", "6,7,5", "--rank", "2,2,2"]
+    for file, name, more in (
+        ("p.mat", "truth", ["--order", "F"]),
+        ("p.npz", "X", []),
+        ("p.h5", "data/X", []),
+    ):
+        done = run("recover", file, *options, *more, "--name-truth", name, "-o", f"{file}.npz")
+        assert done.exit_code == 0, done.output
+        assert lt.load(f"{file}.npz").error < 1e-5
+    done = run("recover", "A.npy", "y.npy", *options, "--truth", "p.npz", "-o", "t.npz", "-q")
+    assert lt.load("t.npz").error < 1e-5  # X of several arrays
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["A.npy"], "A.npy holds one array, A (160, 210): give the file of y after that of A"),
+        (["p.npz"], "p.npz holds several arrays, Phi (160, 210), b (160,), and none of them is "
+                    "named A. Give --name-a, such as --name-a Phi."),
+        (["p.npz", "--name-a", "Phi"], "none of them is named y. Give --name-y"),
+        (["p.npz", "--name-a", "Phi", "--name-y", "b", "--name-truth", "X"], "no array 'X'"),
+        (["p.npz", "--name-a", "B", "--name-y", "b"], "p.npz holds no array 'B'"),
+        (["A.npy", "y.npy", "--truth", "p.npz"], "is named X. Give --name-truth"),
+        (["none.npz"], "none.npz does not exist"),
+    ],
+)  # fmt: skip
+def test_arrays_that_are_not_found_are_asked_for(folder, arguments, message):
+    np.savez("p.npz", Phi=np.load("A.npy"), b=np.load("y.npy"))
+    done = run("recover", *arguments, "--shape", "6,7,5", "-o", "x.npz")
+    assert (done.exit_code, message in done.stderr) == (2, True), done.stderr
+
+
+def test_everything_that_is_missing_is_said_at_once(folder):
+    np.savez("p.npz", A=np.load("A.npy"), y=np.load("y.npy"))
+    scipy.io.savemat("p.mat", {"A": np.load("A.npy"), "y": np.load("y.npy")})
+    for arguments, words in (
+        (["recover"], ["  A\n", "-o, --output PATH  The result"]),
+        (["recover", "p.npz"], ["-o, --output PATH", "--shape N1,N2,...  Shape of the tensor"]),
+        (["recover", "p.mat"], ["-o, --output PATH", "--shape", "--order [C|F]"]),
+        (["recover", "p.mat", "-o", "x.npz"], ["--shape", "--order"]),
+        (["check", "p.mat"], ["--rank", "--shape", "--order"]),
+        (["stream", "s.csv"], ["--shape", "--rank", "-o, --output"]),
+        (["plan"], ["--shape", "--rank"]),
+        (["video", "clip.mp4"], ["--measurements", "-o, --out"]),
+    ):
+        done = run(*arguments)
+        assert done.exit_code == 2
+        message = done.stderr.split("Missing:\n")[1]
+        assert all(f"  {word}" in message or word in message for word in words), message
+        assert len([line for line in message.splitlines() if line[2:3] in "-A"]) == len(words)
+    # a full tensor per measurement needs no shape
+    np.save("A4.npy", np.load("A.npy").reshape(160, 6, 7, 5))
+    assert "--shape" not in run("recover", "A4.npy", "y.npy").stderr
+
+
+def test_shrinkage_and_als_are_solvers(folder):
+    done = run(*CALL[:-2], "--solver", "shrinkage", "-o", "soft.npz")
+    assert done.exit_code == 0, done.output
+    assert lt.load("soft.npz").rank is None
+    done = run(*CALL, "--solver", "shrinkage", "-o", "x.npz")
+    assert (done.exit_code, "--solver shrinkage needs no rank" in done.stderr) == (2, True)
+    done = run(*CALL, "--solver", "als", "-o", "x.npz")  # Gaussian rows
+    assert (done.exit_code, "ALS is for sampled entries" in done.stderr) == (2, True)
+    assert "Try --solver auto" in done.stderr
+    rng = np.random.default_rng(0)
+    places = rng.permutation(210)[:170]
+    scipy.sparse.save_npz("S.npz", scipy.sparse.csr_array(np.eye(210)[places]))
+    np.save("z.npy", np.load("X.npy").reshape(-1)[places])
+    call = ["recover", "S.npz", "z.npy", *CALL[3:], "--solver", "als", "-o", "als.npz"]
+    done = run(*call)
+    assert done.exit_code == 0, done.output
+    assert "ALS" in lt.load("als.npz").solver
+
+
+def test_verbose_tells_decisions_and_epochs_on_stderr(folder):
+    for before, after, epochs in ((["-v"], [], False), ([], ["-v"], False), ([], ["-vv"], True)):
+        done = run(*before, *CALL, *after, "-o", "X.npz", "--overwrite")
+        assert "Auto takes RSGD, then RGN" in done.stderr
+        assert " ms  Result: recovered. Residual" in done.stderr
+        assert ("Epoch 1, RSGD" in done.stderr) == epochs
+        assert "Auto takes" not in done.stdout
+    assert "Auto takes" not in run(*CALL, "-o", "X.npz", "--overwrite").stderr
+
+
+@pytest.mark.parametrize("command", ["recover", "stream", "video", "check"])
+def test_help_says_what_exit_codes_mean(command):
+    text = run(command, "--help").stdout
+    assert "Exit codes:" in text
+    for code in (0, 1, 2, 3, 130):
+        assert f"\n    {code:<4} " in text
+    said = "a problem was found" if command == "check" else "the tensor was not recovered"
+    assert said in text
+
+
+def test_findings_are_in_the_words_of_the_command_line(folder):
+    done = run(*CALL[:-1], "1,1,1", "-o", "X.npz")
+    assert done.exit_code == 3
+    assert "--rank 2,2,2" in done.stdout
+    assert "rank=" not in done.stdout
+    y = np.load("y.npy") * (1 + 1e-7)
+    np.save("y.npy", y)
+    done = run(*CALL, "-o", "Y.npz", "--solver", "tiht", "--max-epochs", "2")
+    assert "--start Y.npz" in done.stdout
+
+
 def test_matlab_file(folder):
     A, X = np.load("A.npy"), np.load("X.npy")
     rows = np.array([row.reshape(X.shape).reshape(-1, order="F") for row in A])
     scipy.io.savemat("data.mat", {"A": rows, "y": np.load("y.npy")[:, None]})
     call = ["recover", "data.mat", "data.mat", "--name-a", "A", "--name-y", "y",
             "--shape", "6,7,5", "--rank", "2,2,2", "-o", "X.npz"]  # fmt: skip
-    assert "order is needed" in run(*call).stderr
+    assert "--order [C|F]" in run(*call).stderr
     assert run(*call, "--order", "F").exit_code == 0
 
 
 BAD = [
     (["recover", "none.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "none.npy does not exist"),
-    (["recover", "A.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "shape is needed"),
+    (["recover", "A.npy", "y.npy", "--rank", "2,2,2", "-o", "x.npz"], "--shape N1,N2"),
     ([*CALL[:-1], "2,2", "-o", "x.npz"], "rank must have one entry per mode"),
     ([*CALL[:-1], "2,2,a", "-o", "x.npz"], "is not a list of integers such as 30,30,10"),
     ([*CALL, "-o", "x.txt"], "output must be one of .npz, .npy, .mat"),
@@ -148,10 +261,10 @@ BAD = [
     ([*CALL, "-o", "x.npz", "--step", "-1"], "step must be positive"),
     ([*CALL[:-2], "-o", "x.npz", "--solver", "rgn"], "--rank is needed with these solver settings"),
     ([*CALL[:-2], "-o", "x.npz", "--start", "X.npy"], "--rank is needed with --start X.npy"),
-    ([*CALL, "-o", "x.npz", "--max-seconds", "nan"], "max_seconds must be positive"),
+    ([*CALL, "-o", "x.npz", "--max-seconds", "nan"], "--max-seconds must be positive"),
     ([*CALL, "-o", "x.npz", "--max-rank", "3,3,3"], "--max-rank belongs to --rank auto"),
-    ([*CALL[:-1], "auto", "-o", "x.npz", "--max-rank", "3,3"], "RankSearch(max=(3, 3))"),
-    ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "belongs to stotiht"),
+    ([*CALL[:-1], "auto", "-o", "x.npz", "--max-rank", "3,3"], "--max-rank 3,3: rank must have"),
+    ([*CALL, "-o", "x.npz", "--solver", "tiht", "--block-size", "5"], "not apply to tiht"),
     ([*CALL, "-o", "x.npz", "--solver", "newton"], "'newton' is not one of"),
     (["recover", "A.npy", "page.npy", "--shape", "6,7,5", "--rank", "2,2,2", "-o", "x.npz"],
      "is an HTML page"),
@@ -191,16 +304,23 @@ SMALL_DEMO = Demo(
 @pytest.mark.parametrize(
     "settings", [SMALL_DEMO, pytest.param(Demo(), marks=pytest.mark.slow, id="default")]
 )
-def test_demo_shows_a_table_and_writes_a_figure(folder, monkeypatch, settings):
+@pytest.mark.parametrize("where", ["pictures", "flame.pdf"])
+def test_demo_shows_a_table_and_writes_a_figure(folder, monkeypatch, settings, where):
     monkeypatch.setattr(
         "lowtucker.lab.experiments.demo.Demo", lambda seed: replace(settings, seed=seed)
     )
-    done = run("demo", "--out", "pictures")
+    done = run("demo", "-o", where)
     assert done.exit_code == 0, done.output
-    for word in ("TIHT", "StoTIHT", "auto", "CONVERGED", "pictures/demo.png"):
+    written = where if "." in where else f"{where}/demo.png"
+    for word in ("TIHT", "StoTIHT", "auto", "CONVERGED", written):
         assert word in done.stdout
     assert done.stdout.count("yes") == 3
-    assert (folder / "pictures" / "demo.png").stat().st_size > 10_000
+    assert (folder / written).stat().st_size > 10_000
+
+
+def test_demo_refuses_what_is_no_picture(folder):
+    done = run("demo", "-o", "flame.txt")
+    assert (done.exit_code, "must be an image file such as flame.png" in done.stderr) == (2, True)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")
@@ -262,10 +382,9 @@ def test_command_line_offers_every_solver():
     from lowtucker.cli.common import SOLVERS as NAMES
     from lowtucker.solvers import SOLVERS
 
-    # only in `complete`; for sparse formats; what "auto" takes where there is no rank; a baseline
-    # without one
-    others = ("als", "stogradmp", "amp", "annealing", "nuclear")
-    assert ("auto", *SOLVERS) == (*NAMES, *others)
+    # for sparse formats; what shrinkage is made of; a baseline without a rank
+    others = ("stogradmp", "amp", "annealing", "nuclear")
+    assert ("auto", "shrinkage", *SOLVERS) == (*NAMES, *others)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="POSIX signals")

@@ -88,8 +88,8 @@ def test_plot_is_written(kept, tmp_path):
 
 
 BAD = [
-    (["plan", "--rank", "1,2,2"], "Missing option '--shape'"),
-    (["plan", "--shape", "5,5,6"], "Missing option '--rank'"),
+    (["plan", "--rank", "1,2,2"], "--shape N1,N2"),
+    (["plan", "--shape", "5,5,6"], "--rank N1,N2"),
     (["plan", "--shape", "5x5", "--rank", "1,1"], "'5x5' is not a list of integers"),
     (["plan", "--shape", "5,0", "--rank", "1,1"], "shape must be a tuple of positive integers"),
     (["plan", "--shape", "5,5", "--rank", "1,6"], "rank[1] = 6 must be between 1 and 5"),
@@ -97,7 +97,7 @@ BAD = [
     ([*SMALL, "--operator", "fft"], "'fft' is not one of"),
     ([*SMALL, "--noise", "2"], "noise must be below 1, got 2"),
     ([*SMALL, "--noise", "nan"], "noise must be a finite number"),
-    ([*SMALL, "--rate", "95"], "rate must be at most 1, got 95. Write 95 % as rate=0.95"),
+    ([*SMALL, "--rate", "95"], "rate must be at most 1, got 95. Write 95 % as --rate 0.95"),
     ([*SMALL, "--rate", "0"], "rate must be positive"),
     ([*SMALL, "--trials", "0"], "0 is not in the range x>=1"),
     ([*SMALL, "--workers", "0"], "0 is not in the range x>=1"),

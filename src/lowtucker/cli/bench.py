@@ -34,6 +34,7 @@ OPTIONS = {
     "dask": ("gigabytes",),
     "regression": (),
     "realdata": ("only", "data", "quick", "update"),
+    "compare": ("only", "markdown"),
     "costs": (),
     "verdict": ("only", "quick", "problems", "seed", "jobs", "kernel", "hostile"),
     "checks": ("quick", "seed"),
@@ -50,8 +51,8 @@ OPTIONS = {
 )
 @click.option("--only", metavar="A1,B1,...",
               help="stack, recover, structured, realdata, uncertainty, online: the yardsticks to "
-              "run. family: the formats. verdict: indices of problems, to run alone and to print "
-              "whole.")  # fmt: skip
+              "run. compare: the problems. family: the formats. verdict: indices of problems, to "
+              "run alone and to print whole.")  # fmt: skip
 @click.option("--trials", type=click.IntRange(min=1),
               help="recover, structured: trials of the default solver, and the maximum for "
               "other methods. O always has one. uncertainty, online: runs of each "
@@ -78,6 +79,8 @@ OPTIONS = {
               "again.")  # fmt: skip
 @click.option("-o", "--output", type=click.Path(path_type=Path),
               help="family: folder for points.csv, claims.csv and diagrams.png.")  # fmt: skip
+@click.option("--markdown", type=click.Path(path_type=Path),
+              help="compare: also write the table to this file, in Markdown.")  # fmt: skip
 @click.option("--problems", type=click.IntRange(min=1),
               help="verdict: number of problems, default 2000.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0),
@@ -95,7 +98,8 @@ OPTIONS = {
 def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None,
           plot: Path | None, candle: Path | None, gigabytes: float | None,
           folder: Path | None, data: Path | None, quick: bool | None,
-          update: bool | None, output: Path | None, problems: int | None, seed: int | None,
+          update: bool | None, output: Path | None, markdown: Path | None,
+          problems: int | None, seed: int | None,
           jobs: int | None, kernel: str | None, hostile: bool | None,
           overwrite: bool) -> None:  # fmt: skip
     """Measure the cost of the library's parts and the quality of its results, with targets.
@@ -115,6 +119,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 ridge: synthetic tensors and an aerial hyperspectral scene; minutes
     realdata    complete(array) and recover(A, y) without a rank on real data, against TensorLy,
                 scikit-learn's imputers, means and main effects; a quarter of an hour
+    compare     the same few problems with the library, TensorLy, scikit-learn's imputers, PyLops
+                and the paper's scripts: error, time, and what has to be given; two minutes
     costs       a step of each solver on sampled entries against the model by which "auto"
                 chooses, and the default against ALS on ill-conditioned tensors; a minute
     verdict     recover(A, y) on random problems of many kinds: how often success, status and
@@ -163,6 +169,11 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
       D5  responses to IL-2                    N3  winds
 
     \b
+    Problems of `compare`:
+      photograph  il2  kinetic   values are missing
+      lowrank  pines             1000 Gaussian measurements of 8000 entries
+
+    \b
     Formats of `family`:
       sparse  mmv  matrix  tucker  train  hierarchical  tubal  growing  convex  trimmed
 
@@ -170,7 +181,8 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
     """
     options = {"only": only, "trials": trials, "plot": plot, "candle": candle,
                "gigabytes": gigabytes, "folder": folder, "data": data,
-               "quick": quick, "update": update, "output": output, "problems": problems,
+               "quick": quick, "update": update, "output": output, "markdown": markdown,
+               "problems": problems,
                "seed": seed, "jobs": jobs, "kernel": kernel, "hostile": hostile}  # fmt: skip
     for name, value in options.items():
         if value is not None and name not in OPTIONS[what]:
@@ -180,7 +192,7 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
                 f"--{name} is not an option of {what}, but of {', '.join(owners)}. The options of "
                 f"{what} are {known}."
             )
-    files = [file for file in (csv_file, plot) if file is not None]
+    files = [file for file in (csv_file, plot, markdown) if file is not None]
     for file in files:
         check_folder(file.parent)
     check_targets(files, overwrite or bool(update))
@@ -208,6 +220,9 @@ def bench(what: str, csv_file: Path | None, only: str | None, trials: int | None
         rows = _regression()
     elif what == "realdata":
         rows = _realdata(only, data, bool(quick), csv_file if update else None)
+    elif what == "compare":
+        rows = _compare(only, markdown)
+        goals = []  # compared, not met
     elif what == "costs":
         rows = _costs()
     elif what == "verdict":
@@ -400,6 +415,32 @@ def _realdata(only: str | None, data: Path | None, quick: bool, file: Path | Non
     columns = ["work", "data", "method", "error", "CPU s", "passes", "goal", "met", "published", ""]
     console().print(table(columns, map(_realdata_cells, rows)))
     return realdata.updated(earlier, rows) if earlier else rows
+
+
+def _compare(only: str | None, markdown: Path | None) -> list[Any]:
+    check_extras("tensorly", extra="bench")
+    check_extras("sklearn", extra="sklearn")
+    check_extras("PIL", extra="video")
+    from lowtucker.lab.bench import compare
+
+    rows = []
+    for row in compare.run(compare.chosen(compare.NAMES if only is None else only.split(","))):
+        rows.append(row)
+        found = "" if math.isnan(row.error) else f"error {row.error:.3g} in {row.seconds:.3g} s; "
+        click.echo(f"  {row.problem}, {row.method}: {found}{row.note}", err=True)
+    columns = ["problem", "method", "given", "error", "CPU s", "time / ours", ""]
+    console().print(table(columns, map(_compare_cells, rows)))
+    if markdown is not None:
+        from lowtucker.io import replacing
+
+        with replacing(markdown) as file:
+            file.write(compare.markdown(rows).encode())
+    return rows
+
+
+def _compare_cells(row: Any) -> list[str]:
+    numbers = map(_number, (row.error, row.seconds, row.ratio))
+    return [row.problem, row.method, row.given, *numbers, row.note]
 
 
 def _realdata_cells(row: Any) -> list[str]:

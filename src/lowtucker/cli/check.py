@@ -13,22 +13,33 @@ from lowtucker.cli.common import (
     NOT_RECOVERED,
     IntTuple,
     console,
+    exit_codes,
     operator_options,
     single,
 )
+from lowtucker.cli.inputs import Source, check_complete
+from lowtucker.cli.verbose import verbose_option
 
 __all__ = ["check"]
 
 
-@click.command()
+@click.command(
+    epilog=exit_codes(
+        "no problem was found: the measurements can determine such tensors",
+        "a problem was found: the report says which",
+        "interrupted",
+        writes=False,
+    )
+)
 @click.argument("a", metavar="A", type=FILE)
-@click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry per mode.")
+@click.option("--rank", type=IntTuple(), help="Tucker rank, one entry per mode.")
 @operator_options
 @click.option("--name", help="Name of the array, if the file holds several.")
 @click.option("--block-size", type=click.IntRange(min=1), help="Rows per block; chosen by default.")
 @click.option("--starts", type=click.IntRange(min=1), default=2, show_default=True,
               help="Number of starts of the search for the worst tensors.")  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
+@verbose_option
 def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: Any,
           name: str | None, block_size: int | None, starts: int, seed: int) -> None:  # fmt: skip
     """Report whether the measurements A can determine tensors of a given rank.
@@ -40,13 +51,13 @@ def check(a: Path, rank: tuple[int, ...], shape: tuple[int, ...] | None, order: 
     \b
     Examples:
       lowtucker check A.npy --shape 30,30,10 --rank 8,8,2
-      lowtucker check data.mat --name A --order F --shape 30,30,10 --rank 8,8,2
-
-    Exit code 0 if no problem was found, 3 if one was, 2 for bad input.
+      lowtucker check data.mat --name Phi --order F --shape 30,30,10 --rank 8,8,2
     """
     import lowtucker as lt
 
-    A = lt.io.load_operator(a, shape, name=name, order=order)
+    source = Source.found(a, name, "A", "--name")
+    check_complete(source, shape, order, {"rank": rank})
+    A = lt.io.load_operator(a, shape, name=source.name, order=order)
     with console(stderr=True).status("") as status:
         found = lt.theory.examine(
             A, single(rank), block_size=block_size, starts=starts, seed=seed,

@@ -16,6 +16,7 @@ __all__ = [
     "NOT_RECOVERED",
     "SOLVERS",
     "IntTuple",
+    "Names",
     "Rank",
     "Span",
     "as_solver",
@@ -24,6 +25,7 @@ __all__ = [
     "check_picture",
     "check_targets",
     "console",
+    "exit_codes",
     "operator_options",
     "single",
     "table",
@@ -31,7 +33,10 @@ __all__ = [
 ]
 
 NOT_RECOVERED, INTERRUPTED = 3, 130
-SOLVERS = ("auto", "tiht", "stotiht", "rsgd", "rgn", "rcg")
+SOLVERS = ("auto", "shrinkage", "tiht", "stotiht", "rsgd", "rgn", "rcg", "als")
+# Options of solvers that have settings
+SETTINGS = {"auto": ("step", "block_size"), "tiht": ("step",), "stotiht": ("step", "block_size"),
+            "rsgd": ("block_size",)}  # fmt: skip
 FILE = click.Path(path_type=Path)
 
 
@@ -50,6 +55,23 @@ class IntTuple(click.ParamType[tuple[int, ...]]):
             return tuple(int(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a list of integers such as 30,30,10", param, ctx)
+
+
+class Names(click.ParamType[tuple[str, ...]]):
+    """Comma-separated names, such as station,day,hour."""
+
+    name = "a,b,..."
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split the value."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(part.strip() for part in str(value).split(","))
+        if not all(names):
+            self.fail(f"{value!r} is not a list of names such as station,day,hour", param, ctx)
+        return names
 
 
 class Rank(IntTuple):
@@ -98,16 +120,31 @@ def as_solver(name: str, step: float | None = None, block_size: int | None = Non
     """Return the named solver with the given settings."""
     import lowtucker as lt
 
-    riemannian = name in ("rsgd", "rgn", "rcg")
-    if riemannian and (step is not None or (block_size is not None and name != "rsgd")):
-        raise ValueError(f"--step and --block-size do not apply to {name}. Omit them.")
-    if riemannian or (name == "auto" and step is None and block_size is None):
-        return lt.RSGD(block_size=block_size) if block_size is not None else name
-    if name == "tiht":
-        if block_size is not None:
-            raise ValueError("--block-size belongs to stotiht: tiht uses all measurements.")
-        return lt.TIHT(step="auto" if step is None else step)
-    return lt.StoTIHT(block_size=block_size, step="auto" if step is None else step)
+    given = {"step": step, "block_size": block_size}
+    given = {key: value for key, value in given.items() if value is not None}
+    for key in given:
+        if key not in SETTINGS.get(name, ()):
+            owners = ", ".join(one for one, keys in SETTINGS.items() if key in keys)
+            option = f"--{key.replace('_', '-')}"
+            raise ValueError(f"{option} does not apply to {name}. Omit it, or try {owners}.")
+    if not given:
+        return name
+    kinds = {"tiht": lt.TIHT, "rsgd": lt.RSGD}
+    return kinds.get(name, lt.StoTIHT)(**given)
+
+
+def exit_codes(zero: str, three: str, interrupted: str, *, writes: bool = True) -> str:
+    """Lines of a help text on the exit codes of a command."""
+    codes = {
+        0: zero,
+        1: "failed: out of memory, or a numerical failure",
+        2: "bad input: the message says which and what to try",
+        3: three,
+        4: "a file could not be written: the message says where the result is instead",
+        130: interrupted,
+    }
+    lines = [f"  {code:<4} {text}" for code, text in codes.items() if writes or code != 4]
+    return "\n".join(["\b", "Exit codes:", *lines])
 
 
 def check_extras(*modules: str, extra: str) -> None:

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import click
 
-from lowtucker.cli.common import FILE, IntTuple, console
+from lowtucker.cli.common import FILE, IntTuple, Names
 from lowtucker.cli.outcome import (
+    EXIT_CODES,
+    OUTPUTS,
     as_rank,
     check_fits,
     check_output,
@@ -18,14 +22,19 @@ from lowtucker.cli.outcome import (
     rank_options,
     run_options,
 )
+from lowtucker.cli.verbose import progress
 
 __all__ = ["complete"]
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.argument("samples", type=FILE)
 @rank_options
-@click.option("--shape", type=IntTuple(), help="Shape of the tensor; required for a table.")
+@click.option("--shape", type=IntTuple(), help="Shape, for a table whose columns are indices.")
+@click.option("--index", type=Names(), help="Columns of labels, by name, or by number from 1.")
+@click.option("--value", help="Column of a table that holds the values.")
+@click.option("--decimal", type=click.Choice([".", ","]),
+              help="Decimal mark of a table; by default found out.")  # fmt: skip
 @click.option("--name", help="Name of the array, if the file holds several.")
 @click.option(
     "--held-out",
@@ -42,11 +51,12 @@ __all__ = ["complete"]
     help="Table of indices i1,...,id, and the file to write i1,...,id,value to.",
 )
 @click.option(
-    "--solver", type=click.Choice(["auto", "als", "rgn", "rcg", "rsgd"]), default="auto",
-    show_default=True,
+    "--solver", type=click.Choice(["auto", "shrinkage", "als", "rgn", "rcg", "rsgd"]),
+    default="auto", show_default=True,
 )  # fmt: skip
 @run_options
-def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
+def complete(samples: Path, shape: tuple[int, ...] | None, index: tuple[str, ...] | None,
+             value: str | None, decimal: str | None, rank: Any,
              max_rank: tuple[int, ...] | None, output: Path, name: str | None, held_out: float,
              predict: tuple[Path, Path] | None, solver: str, tol: float, max_epochs: int,
              max_seconds: float | None, noise_std: float | None, loss: Any, seed: int,
@@ -54,11 +64,16 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
              quiet: bool) -> None:  # fmt: skip
     """Complete a tensor of low Tucker rank from some of its entries.
 
-    SAMPLES is a table with the columns i1, ..., id, value (.csv, .tsv, .txt; indices from 0,
-    optional header line), or a tensor with NaN for unknown entries (.npy, .npz, .mat).
+    SAMPLES is a table (.csv, .tsv, .txt), or a tensor with NaN for unknown entries (.npy, .npz,
+    .mat). A table has a column of labels for each mode (texts, numbers, dates), and one of values,
+    named by --index and --value; by default the last column has the values, and all others labels.
+    Combinations of labels that are missing, or have no value, are predicted: -o filled.csv writes
+    all of them, with standard errors where there are any. With --shape, its columns are
+    i1, ..., id, value, with indices from 0.
 
     \b
     Examples:
+      lowtucker complete counts.csv --index station,day,hour --value count -o filled.csv
       lowtucker complete samples.csv --shape 300,400,500 --rank 12,4,3 -o X.npz
       lowtucker complete samples.csv --shape 300,400,500 --rank auto -o X.npz \\
           --predict cells.csv predicted.csv
@@ -66,25 +81,30 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
       lowtucker complete holes.npy --rank 3,3,3 -o filled.npy --max-seconds 300
 
     Without --rank, data need only be nearly of low rank: held-out samples decide how they are
-    approximated. The error on held-out samples is printed with the result. Exit codes as for
-    recover.
+    approximated. The error on held-out samples is printed with the result.
     """
     import lowtucker as lt
 
     others = [path for path in (plot, predict[1] if predict else None) if path is not None]
     read = (samples, checkpoint, *(predict[:1] if predict else ()))
     overwrite = may_replace(output, overwrite, checkpoint)
-    check_output(output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read)
+    as_table = output.suffix.lower() in lt.io.TABLES
+    check_output(
+        output, plot, overwrite, also=[predict[1]] if predict else [], inputs=read,
+        kinds=(*OUTPUTS, *lt.io.TABLES),
+    )  # fmt: skip
     check_rank_known(rank, max_rank, solver)
-    if samples.suffix.lower() in lt.io.TABLES:
-        if name is not None:
-            raise ValueError("--name belongs to .npz and .mat files: a table holds one array.")
-        if shape is None:
-            raise ValueError("--shape is needed to complete a tensor from a table.")
-        indices, values = lt.io.load_samples(samples, len(shape))
+    is_table = samples.suffix.lower() in lt.io.TABLES
+    _check_columns(is_table, name, shape, (index, value, decimal), predict, output)
+    values: Any
+    indices: Any = None
+    if is_table and shape is None:
+        values = lt.io.load_table(samples, index, value, decimal=decimal)
+    elif is_table:
+        indices, values = lt.io.load_samples(samples, len(shape or ()))
     else:
-        indices, values = None, lt.io.load_array(samples, name)
-    sizes = values.shape if indices is None or shape is None else shape
+        values = lt.io.load_array(samples, name)
+    sizes = shape if indices is not None and shape is not None else values.shape
     check_fits(output, sizes)
     if predict and values.dtype.kind == "c":
         raise ValueError(
@@ -107,7 +127,7 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         loss=loss,
         seed=seed,
         checkpoint=checkpoint,
-        callbacks=() if quiet else (lt.ProgressBar("complete", console(stderr=True)),),
+        callbacks=progress("complete", quiet),
     )
 
     def write_predictions() -> None:
@@ -122,4 +142,51 @@ def complete(samples: Path, shape: tuple[int, ...] | None, rank: Any,
         quiet=quiet,
         written=others,
         then=write_predictions,
+        write=partial(_write_table, result, values, output, overwrite) if as_table else None,
+    )
+
+
+def _check_columns(
+    is_table: bool,
+    name: str | None,
+    shape: tuple[int, ...] | None,
+    columns: tuple[Any, ...],
+    predict: Any,
+    output: Path,
+) -> None:
+    """Refuse options that do not belong to the kind of file."""
+    import lowtucker as lt
+
+    if is_table and name is not None:
+        raise ValueError("--name belongs to .npz and .mat files: a table holds one array.")
+    by_labels = is_table and shape is None
+    if not by_labels and any(one is not None for one in columns):
+        reason = "--shape is for tables of indices" if is_table else "this file is no table"
+        raise ValueError(
+            f"--index, --value and --decimal belong to tables with labels, and {reason}. Omit one."
+        )
+    if not by_labels and output.suffix.lower() in lt.io.TABLES:
+        raise ValueError(
+            f"{output} would be a table, and the data have no labels. Try -o {output.stem}.npz, or "
+            "--predict for some entries of a table with --shape."
+        )
+    if by_labels and predict:
+        raise ValueError(
+            "--predict belongs to tables of indices, with --shape. With labels, -o filled.csv "
+            "has every combination."
+        )
+
+
+def _write_table(result: Any, table: Any, output: Path, overwrite: bool) -> None:
+    """Write every combination of labels, in the manner of the file that was read."""
+    import lowtucker as lt
+    from lowtucker.lab.experiments.bars import why_no_bars
+
+    quick = not why_no_bars(result, math.prod(result.X.shape))
+    lt.io.save_table(
+        output,
+        result.filled(standard_error=quick),
+        delimiter="\t" if output.suffix.lower() == ".tsv" else table.delimiter,
+        decimal=table.decimal,
+        overwrite=overwrite,
     )

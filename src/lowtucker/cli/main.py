@@ -9,6 +9,7 @@ from importlib import import_module
 import click
 
 from lowtucker._version import __version__
+from lowtucker.cli.verbose import verbose_option
 
 __all__ = ["main"]
 
@@ -53,10 +54,18 @@ class _Commands(click.Group):
                 warnings.simplefilter("default", UserWarning)
                 warnings.showwarning = _show_warning  # type: ignore[assignment]
                 return super().invoke(ctx)
+        except click.MissingParameter as error:
+            from lowtucker.cli.words import missing
+
+            raise missing(error) from None
         except (Exception, KeyboardInterrupt) as error:
             if ctx.params.get("traceback") or isinstance(error, click.exceptions.Exit):
                 raise
             text, code = _explained(error)
+            if code == BAD_INPUT and ctx.invoked_subcommand:
+                from lowtucker.cli.words import in_options
+
+                text = in_options(text, self.get_command(ctx, ctx.invoked_subcommand))
             if not code:
                 raise
             click.echo(text, err=True)
@@ -104,7 +113,9 @@ def _advice(error: BaseException) -> str:
 
 
 def _show_warning(message: Warning | str, category: type[Warning], *_: object) -> None:
-    click.echo(f"{category.__name__}: {message}", err=True)
+    from lowtucker.cli.words import in_options
+
+    click.echo(f"{category.__name__}: {in_options(str(message))}", err=True)
 
 
 @click.group(
@@ -114,6 +125,7 @@ def _show_warning(message: Warning | str, category: type[Warning], *_: object) -
 )
 @click.version_option(__version__, prog_name="lowtucker")
 @click.option("--traceback", is_flag=True, help="Show where an error came from.")
+@verbose_option
 def main(traceback: bool) -> None:
     """Recover a low-Tucker-rank tensor from linear measurements.
 
@@ -130,12 +142,19 @@ def main(traceback: bool) -> None:
 
     \b
     Exit codes:
-      0    done; `recover`, `complete`, `stream`: the tensor was recovered
+      0    done; `recover`, `complete`, `stream`, `video`: the tensor was recovered
       1    failed: out of memory, or a numerical failure
       2    bad input: the message says which and what to try
-      3    `recover`, `complete`, `stream`: ran, but the tensor was not recovered;
+      3    `recover`, `complete`, `stream`, `video`: ran, but the tensor was not recovered;
            `check`: the measurements do not suffice; `bench`: a target was missed
       4    done, but a file could not be written, as on a full disk: the message says
            where the result is instead
       130  interrupted
+
+    \b
+    Completion of commands, options and file names by the Tab key:
+      bash  eval "$(_LOWTUCKER_COMPLETE=bash_source lowtucker)"     in ~/.bashrc
+      zsh   eval "$(_LOWTUCKER_COMPLETE=zsh_source lowtucker)"      in ~/.zshrc
+      fish  _LOWTUCKER_COMPLETE=fish_source lowtucker | source      in
+            ~/.config/fish/completions/lowtucker.fish
     """

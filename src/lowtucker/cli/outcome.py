@@ -25,12 +25,16 @@ from lowtucker.cli.common import (
     check_picture,
     check_targets,
     console,
+    exit_codes,
     single,
     write_picture,
 )
 from lowtucker.cli.rescue import save_or_keep
+from lowtucker.cli.verbose import verbose_option
+from lowtucker.cli.words import in_options
 
 __all__ = [
+    "EXIT_CODES",
     "as_rank",
     "check_fits",
     "check_output",
@@ -45,6 +49,11 @@ __all__ = [
 ]
 
 OUTPUTS = (".npz", ".npy", ".mat")
+EXIT_CODES = exit_codes(
+    "the tensor was recovered",
+    "ran, but the tensor was not recovered: the result is written, and says why",
+    "interrupted: the best result so far is written",
+)
 Command = Callable[..., Any]
 # Options that another one makes void
 BELONG = {"rank": ("max_rank", "start"), "solver": ("step", "block_size")}
@@ -55,11 +64,12 @@ max_seconds_option = click.option(
 )
 
 
-def rank_options(command: Command) -> Command:
+def rank_options(command: Command, *, required: bool = True) -> Command:
     """Add the options for the rank and the output file."""
     for option in (
-        click.option("-o", "--output", type=FILE, required=True,
-                     help="The result as .npz, or the full tensor X as .npy or .mat."),
+        click.option("-o", "--output", type=FILE, required=required,
+                     help="The result as .npz, or the full tensor X as .npy or .mat; `complete` "
+                     "also writes a table with labels, .csv."),
         click.option("--max-rank", type=IntTuple(), help="Largest rank tried by --rank auto."),
         click.option("--rank", type=Rank(),
                      help='Tucker rank, one entry per mode; "auto" searches for one. By default '
@@ -73,6 +83,7 @@ def run_options(command: Command) -> Command:
     """Add the options of a run and its output."""
     for option in (
         click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary."),
+        verbose_option,
         click.option("--overwrite", is_flag=True, help="Replace existing files."),
         click.option("--plot", type=FILE,
                      help="Write a plot of the run (.png, .pdf, .svg), with the first slice and "
@@ -105,7 +116,9 @@ def as_rank(rank: Any, largest: tuple[int, ...] | None) -> Any:
 
 def check_rank_known(rank: Any, largest: tuple[int, ...] | None, solver: Any) -> None:
     """Raise ValueError if there is no rank and the solver needs one."""
-    if rank is None and largest is None and solver != "auto":
+    if solver == "shrinkage" and (rank is not None or largest is not None):
+        raise ValueError("--solver shrinkage needs no rank. Omit --rank and --max-rank, or it.")
+    if rank is None and largest is None and solver not in ("auto", "shrinkage"):
         raise ValueError(
             "--rank is needed with these solver settings. Give it, or omit --solver, --step and "
             "--block-size."
@@ -119,11 +132,14 @@ def check_output(
     also: Sequence[Path] = (),
     *,
     inputs: Sequence[Path | None] = (),
+    kinds: Sequence[str] = OUTPUTS,
 ) -> None:
     """Raise ValueError if an output cannot be written or would replace an input."""
-    if output.suffix.lower() not in OUTPUTS:
+    if os.path.isdir(output):  # false for a name that is too long
+        raise ValueError(f"output {output} is a folder. Give a file name: -o {output / 'X.npz'}.")
+    if output.suffix.lower() not in kinds:
         raise ValueError(
-            f"output must be one of {', '.join(OUTPUTS)}, got {output}. Try -o {output.stem}.npz."
+            f"output must be one of {', '.join(kinds)}, got {output}. Try -o {output.stem}.npz."
         )
     paths = [output, *also, *([] if plot is None else [plot])]
     check_targets(paths, overwrite)
@@ -185,12 +201,13 @@ def finish(
     quiet: bool,
     written: Sequence[Path],
     then: Callable[[], None] = lambda: None,
+    write: Callable[[], None] | None = None,
 ) -> NoReturn:
     """Write the files, print a summary, and exit with the code of the result."""
     import lowtucker as lt
     from lowtucker.io.guards import WriteError
 
-    save_or_keep(lambda: _write(result, output, overwrite), result.save, output)
+    save_or_keep(write or (lambda: _write(result, output, overwrite)), result.save, output)
     try:
         then()
         if plot is not None:
@@ -199,12 +216,18 @@ def finish(
         raise WriteError(f"{getattr(error, 'reason', error)}. The result is in {output}") from error
     if not quiet:
         files = ", ".join(map(str, [output, *written]))
-        text = result.text_in(partial(next_command, output))
+        text = _in_options(result.text_in(partial(next_command, output)))
         # not wrapped: the next command is to be copied
         console().print(f"{text}\n  written   {files}", markup=False, soft_wrap=True)
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
     sys.exit(0 if result.success else NOT_RECOVERED)
+
+
+def _in_options(text: str) -> str:
+    """Summary whose sentences name options; the line of the solver is its settings."""
+    lines = text.split("\n")
+    return "\n".join(one if one.startswith("  solver") else in_options(one) for one in lines)
 
 
 def _picture(result: Any) -> Any:

@@ -11,8 +11,9 @@ from typing import Any
 import click
 
 from lowtucker.cli.common import FILE, IntTuple, check_targets, single
-from lowtucker.cli.outcome import check_fits, check_output, finish
+from lowtucker.cli.outcome import EXIT_CODES, check_fits, check_output, finish
 from lowtucker.cli.rescue import FAILURES, save_or_keep
+from lowtucker.cli.verbose import verbose_option
 
 __all__ = ["stream"]
 
@@ -20,7 +21,7 @@ __all__ = ["stream"]
 POLL = 0.1
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.argument("samples", type=click.Path(allow_dash=True, path_type=Path))
 @click.option("--shape", type=IntTuple(), required=True, help="Shape of the tensor.")
 @click.option("--rank", type=IntTuple(), required=True, help="Tucker rank, one entry per mode.")
@@ -44,6 +45,7 @@ POLL = 0.1
 @click.option("--plot", type=FILE, help="Write a plot of the result (.png, .pdf, .svg).")
 @click.option("--overwrite", is_flag=True, help="Replace existing files.")
 @click.option("-q", "--quiet", is_flag=True, help="No reports and no summary.")
+@verbose_option
 def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output: Path,
            follow: bool, memory: float | None, block: int, every: float,
            max_seconds: float | None, checkpoint: Path | None, seed: int, plot: Path | None,
@@ -63,7 +65,7 @@ def stream(samples: Path, shape: tuple[int, ...], rank: tuple[int, ...], output:
     Ctrl-C ends a stream that is followed, and so does the end of the standard input; the result
     is then written. It is also written if the file is deleted, replaced or truncated, which is an
     error (exit code 2). A line that is no sample ends the command with an error that names the
-    line; what was used before is in the checkpoint. Exit codes as for recover.
+    line; what was used before is in the checkpoint.
     """
     import lowtucker as lt
     from lowtucker.io.lines import SampleLines

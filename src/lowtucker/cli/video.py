@@ -10,6 +10,7 @@ import click
 
 from lowtucker.cli.common import (
     INTERRUPTED,
+    NOT_RECOVERED,
     SOLVERS,
     Rank,
     Span,
@@ -18,13 +19,14 @@ from lowtucker.cli.common import (
     check_folder,
     console,
 )
-from lowtucker.cli.outcome import check_rank_known, max_seconds_option
+from lowtucker.cli.outcome import EXIT_CODES, check_rank_known, max_seconds_option
 from lowtucker.cli.rescue import save_or_keep
+from lowtucker.cli.verbose import progress, verbose_option
 
 __all__ = ["video"]
 
 
-@click.command()
+@click.command(epilog=EXIT_CODES)
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--rank", type=Rank(), help='Tucker rank: rows, columns, frames; "auto" searches for '
               "one. By default none is needed.")  # fmt: skip
@@ -41,6 +43,7 @@ __all__ = ["video"]
 @max_seconds_option
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True)
 @click.option("-q", "--quiet", is_flag=True, help="No progress bar and no summary.")
+@verbose_option
 def video(file: Path, rank: Any, measurements: int, out: Path,
           frames: tuple[int, int] | None, rows: tuple[int, int] | None,
           columns: tuple[int, int] | None, name: str | None, solver: str, max_epochs: int,
@@ -78,8 +81,7 @@ def video(file: Path, rank: Any, measurements: int, out: Path,
         clip, rank, measurements, as_solver(solver), max_epochs, seed, first, max_seconds
     )
     check_folder(out)
-    bar = () if quiet else (lt.ProgressBar("recover", console(stderr=True)),)
-    result = setting.run(bar)
+    result = setting.run(progress("recover", quiet))
     save_or_keep(lambda: setting.write(out, result), result.save, out / "result.npz")
     if not quiet:
         lines = [f"{label:15} {text}" for label, text in setting.summary(result).items()]
@@ -87,3 +89,4 @@ def video(file: Path, rank: Any, measurements: int, out: Path,
         console().print("\n".join(lines), markup=False, soft_wrap=True)
     if result.status is lt.Status.INTERRUPTED:
         sys.exit(INTERRUPTED)
+    sys.exit(0 if result.success else NOT_RECOVERED)
