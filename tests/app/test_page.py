@@ -14,13 +14,13 @@ import lowtucker as lt
 from app.hostile import FILES, content
 from app.served import ended as process_ended
 from app.served import eventually
-from lowtucker.lab.experiments.flame import synthetic_flame
+from lowtucker.datasets import flame
 from lowtucker.lab.video import save_gif
 
 pytestmark = pytest.mark.slow
 
 PICTURES = Path(__file__).parents[2] / "out" / "app"
-QUICK = "shape=10%2C10%2C6&rank=2%2C2%2C2&ratio=5&solvers=tiht%2Cauto"
+QUICK = "tab=synthetic&shape=10%2C10%2C6&rank=2%2C2%2C2&ratio=5&solvers=tiht%2Cauto"
 TIMES = "\N{MULTIPLICATION SIGN}"
 SHAPE = f"Original 10 {TIMES} 10 {TIMES} 6"
 GRID = "tab=phase&shape=6%2C6%2C6&largest=6&columns=16&most=8&trials=12"
@@ -55,7 +55,7 @@ def ended(page, panel):
 
 
 def plotted(page, panel="synthetic"):
-    return page.get_attribute(f"#{panel} .plot", "aria-label")
+    return page.get_attribute(f"#{panel} [data-part=plot]", "aria-label")
 
 
 def no_sideways(page):
@@ -78,7 +78,7 @@ def test_curves_reach_the_tolerance_and_axes_change_without_a_new_run(browser, s
         ended(page, "synthetic")
         texts = page.evaluate("[...seen]")
         assert len({text for text in texts if " at epochs " in text}) > 2  # it grew
-        assert page.locator("#synthetic .badge.yes").all_inner_texts() == ["recovered"] * 2
+        assert page.locator("#synthetic .verdict .badge.yes").all_inner_texts() == ["recovered"] * 2
         assert "The residual fell below the tolerance" in page.inner_text("#synthetic .verdicts")
         page.click("#synthetic summary")
         page.wait_for_selector("#synthetic [data-part=table] tbody tr")
@@ -103,17 +103,18 @@ def test_original_and_recovered_slices_are_shown(browser, server):
         ended(page, "synthetic")
         captions = page.locator("#synthetic figcaption").all_inner_texts()
         assert [text.split(",")[0] for text in captions] == [
-            SHAPE, "TIHT", "TIHT difference", "TIHT standard error",
+            SHAPE, "Without low rank the least-norm answer",
+            "TIHT", "TIHT difference", "TIHT standard error",
             "auto", "auto difference", "auto standard error",
         ]  # fmt: skip
         pixels = """[...document.querySelectorAll('#synthetic canvas.pixels')]
             .map((c) => c.toDataURL())"""
         first = page.evaluate(pixels)
-        assert first[0] == first[1] == first[4]  # the original is recovered
-        assert len({first[k] for k in (0, 2, 3, 5, 6)}) == 5
+        assert first[0] == first[2] == first[5]  # the original is recovered
+        assert len({first[k] for k in (0, 1, 3, 4, 6, 7)}) == 6
         page.locator("#synthetic [data-field=slice]").fill("1")
         then = page.evaluate(pixels)
-        assert then[0] == then[1] != first[0]
+        assert then[0] == then[2] != first[0]
         assert eventually(lambda: "slice=1" in page.evaluate("location.search"))
 
 
@@ -136,7 +137,7 @@ def test_words_beside_standard_errors(browser, server):
 
 
 def test_clip_is_recovered_and_downloaded(browser, server, tmp_path):
-    save_gif(tmp_path / "clip.gif", synthetic_flame((24, 24, 8)))
+    save_gif(tmp_path / "clip.gif", flame((24, 24, 8)).values)
     with opened(browser, server, "tab=data&rows=3%3A14&columns=5%3A16&rank=3%2C3%2C2") as page:
         page.set_input_files("#data input[type=file]", tmp_path / "clip.gif")
         page.wait_for_selector("#data .run")
@@ -252,7 +253,7 @@ def test_verdict_covers_only_computed_cells(browser, server):
 @pytest.mark.parametrize("tab", ["constructor", "toString"])
 def test_invalid_addresses_open_the_first_tab(browser, server, tab):
     with opened(browser, server, f"tab={tab}") as page:
-        assert page.is_visible("#synthetic")
+        assert page.is_visible("#picture")
 
 
 def test_stop_button_stops_the_run(browser, server):
@@ -370,9 +371,11 @@ def test_page_can_be_used_with_the_keyboard(browser, server):
         page.keyboard.press("End")
         assert page.is_visible("#phase")
         page.keyboard.press("Home")
+        assert page.is_visible("#picture")
+        page.keyboard.press("ArrowRight")
         assert page.is_visible("#synthetic")
         focused = "document.activeElement"
-        for _ in range(30):
+        for _ in range(40):
             page.keyboard.press("Tab")
             if page.evaluate(f"{focused}.className") == "run":
                 break
@@ -437,3 +440,46 @@ def test_text_has_contrast_in_light_and_dark(browser, server, scheme):
         for name, *pair in page.evaluate(colours):
             low, high = sorted(map(luminance, pair))
             assert (high + 0.05) / (low + 0.05) >= 4.5, name
+
+
+def test_default_fills_the_holes_of_a_photograph(browser, server):
+    """Before, after, the original and the difference; the answer is beside Run."""
+    answer = "#picture [data-part=outcome]"
+    with opened(browser, server) as page:
+        page.wait_for_selector(f"{answer} >> text=Are these pixels enough?")
+        page.click("#picture .run")
+        ended(page, "picture")
+        assert "filled in" in page.inner_text(answer)
+        captions = page.locator("#picture figcaption").all_inner_texts()
+        assert [text.split()[0] for text in captions[:4]] == [
+            "Without",
+            "Recovered",
+            "Original",
+            "auto",
+        ]
+        assert "auto: " in plotted(page, "picture")
+        transparent = """(k) => {
+            const c = document.querySelectorAll('#picture canvas.pixels')[k];
+            const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
+            return d.filter((v, i) => i % 4 === 3 && v === 0).length / (d.length / 4);
+        }"""
+        assert 0.5 < page.evaluate(transparent, 0) < 0.6
+        assert page.evaluate(transparent, 1) == 0
+        picture(page, "tested-photograph")
+        page.click("text=19 of 20 missing")  # runs at once
+        page.wait_for_selector(f"{answer} .badge.no", timeout=60_000)
+        assert "set “Missing pixels” to a smaller share" in page.inner_text(answer)
+        assert "missing=95" in page.url
+
+
+def test_profile_has_error_bars_and_follows_the_keyboard(browser, server):
+    with opened(browser, server, f"{QUICK}&noise=0.1") as page:
+        page.click("#synthetic .run")
+        ended(page, "synthetic")
+        plot = page.locator("#synthetic .profile .plot")
+        assert "Row 5 of 10, auto: recovered from" in plot.get_attribute("aria-label")
+        page.focus("#synthetic .profile input")
+        page.keyboard.press("ArrowRight")
+        assert "Row 6 of 10" in plot.get_attribute("aria-label")
+        page.locator("#synthetic canvas.pixels").first.hover(position={"x": 5, "y": 2})
+        assert "Row 1 of 10" in plot.get_attribute("aria-label")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 import re
@@ -20,12 +21,12 @@ from scipy.io import savemat
 import lowtucker as lt
 from app.hostile import FILES, content
 from app.served import LONG, ended, eventually, folders, kept, playground
+from lowtucker import datasets
 from lowtucker.cli import main
 from lowtucker.lab.app.guard import host_allowed
 from lowtucker.lab.app.problems import load
 from lowtucker.lab.app.processes import BusyError
 from lowtucker.lab.app.uploads import Store
-from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.video import save_gif
 
 STATIC = Path(lt.__file__).parent / "lab" / "app" / "static"
@@ -114,7 +115,7 @@ def test_settings_are_described(server):
         ({"tab": "data"}, "file", "Drop it on the page again"),
         ({"tab": "phase", "trials": "1000"}, "trials", "1 to 100"),
         ({"tab": "phase", "largest": "40", "shape": "30,30,30"}, "largest", "1 to 30"),
-        ({"tab": "other"}, "tab", "expected synthetic, data, phase"),
+        ({"tab": "other"}, "tab", "expected picture, synthetic, data, phase"),
         ({"seed": ["a", "list"]}, "seed", "must be a short text"),
     ],
 )
@@ -161,6 +162,32 @@ def test_code_reproduces_the_numbers_of_the_run(server, change):
     assert events["end"]
 
 
+@pytest.mark.parametrize("change", [{}, {"missing": "90", "scratches": "0"}])
+def test_code_completes_the_same_photograph(server, change):
+    events = server.run(tab="picture", **change)
+    assert "error" not in events
+    (told,) = events["result"]
+    result = executed(events["code"][0]["code"])["result"]
+    assert told["epochs"] == result.epochs
+    assert told["error"] == pytest.approx(result.error, rel=1e-6)
+    before = events["problem"][0]["before"]
+    assert before["what"] == "holes"
+    bits = np.unpackbits(np.frombuffer(base64.b64decode(before["picture"]["known"]), np.uint8))
+    assert bits.sum() == events["problem"][0]["m"]
+
+
+def test_least_norm_answer_stands_beside_the_recovery(server):
+    events = server.run(**SMALL | {"ratio": "4"})
+    before = events["problem"][0]["before"]
+    names = executed(events["code"][0]["code"])
+    A, y, X = names["A"], names["y"], names["X_true"].full()
+    M = A.to_matrix() if hasattr(A, "to_matrix") else lt.to_scipy(A) @ np.eye(X.size)
+    found = np.linalg.pinv(M) @ y
+    assert before["what"] == "least norm"
+    expected = np.linalg.norm(found - X.ravel()) / np.linalg.norm(X)
+    assert before["error"] == pytest.approx(expected, abs=0.01)
+
+
 def test_points_are_sent_during_the_run_and_reach_the_tolerance(server):
     events = server.run(**SMALL | {"shape": "16,16,8", "solvers": "tiht", "ratio": "4"})
     (told,) = events["result"]
@@ -183,7 +210,7 @@ def test_warnings_and_advice_reach_the_page(server):
     (told,) = events["result"]
     assert not told["success"]
     assert told["headline"] == "not recovered: underdetermined"
-    assert "Take about 112 measurements, 2.8 per degree of freedom." in told["advice"]
+    assert "Set “m, per degree of freedom” to 2.8 or more (112 measurements)." in told["advice"]
     assert "lt." not in told["advice"]
 
 
@@ -211,7 +238,7 @@ def test_phase_diagram_omits_cells_with_too_many_measurements(server):
 @pytest.fixture(scope="module")
 def flame():
     stream = io.BytesIO()
-    np.save(stream, synthetic_flame((20, 24, 8)))
+    np.save(stream, datasets.flame((20, 24, 8)).values)
     return stream.getvalue()
 
 
@@ -333,7 +360,7 @@ def test_code_generates_the_example(server, tmp_path, monkeypatch):
     _, _, content = server.ask("POST", "/api/uploads?example=flame", b"")
     events = server.run(tab="data", file=json.loads(content)["key"], rows="9:20", columns="9:20",
                         frames="2:7", rank="2,2,2", operator="dct")  # fmt: skip
-    assert "synthetic_flame((48, 48, 16))[8:20, 8:20, 1:7]" in events["code"][0]["code"]
+    assert "lt.datasets.flame((48, 48, 16)).values[8:20, 8:20, 1:7]" in events["code"][0]["code"]
     same(events["result"][0], executed(events["code"][0]["code"])["result"])
     assert events["result"][0]["best"] <= events["result"][0]["error"]
 
@@ -341,7 +368,7 @@ def test_code_generates_the_example(server, tmp_path, monkeypatch):
 def test_clip_in_colour_and_a_gif(server, tmp_path):
     colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3)).astype(np.uint8)
     np.save(tmp_path / "colour.npy", colour)
-    save_gif(tmp_path / "clip.gif", synthetic_flame((16, 20, 6)))
+    save_gif(tmp_path / "clip.gif", datasets.flame((16, 20, 6)).values)
     for name in ("colour.npy", "clip.gif"):
         status, found = server.upload(name, (tmp_path / name).read_bytes())
         assert status == 200, found

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
-from lowtucker.lab.app.settings import Data, Recovery
+from lowtucker.lab.app.settings import Data, Picture, Recovery
 
-__all__ = ["fields_to_change"]
+__all__ = ["fields_to_change", "in_fields"]
+
+MORE = re.compile(r"Take about (\d+) measurements(, [\d.]+ per degree of freedom)?\.")
 
 
 def fields_to_change(setting: Recovery, changes: Mapping[str, Any]) -> str:
@@ -39,3 +43,29 @@ def fields_to_change(setting: Recovery, changes: Mapping[str, Any]) -> str:
         written = ", ".join(f"{name}={text}" for name, text in others.items())
         fields.append(f"“Show me the code”, with {written} in its call")
     return f"{'; '.join(fields)}." if fields else ""
+
+
+def in_fields(setting: Recovery, advice: str) -> str:
+    """Advice on the number of measurements, as a field of the page to change.
+
+    Examples
+    --------
+    >>> from lowtucker.lab.app.limits import Limits
+    >>> from lowtucker.lab.app.settings import parsed
+    >>> setting = parsed({"tab": "synthetic", "shape": "8,8,6", "rank": "2,2,2"}, Limits())
+    >>> in_fields(setting, "Take about 112 measurements, 2.8 per degree of freedom.")
+    'Set “m, per degree of freedom” to 2.8 or more (112 measurements).'
+    """
+    size = math.prod(setting.shape)
+
+    def field(found: re.Match[str]) -> str:
+        m = int(found[1])
+        if isinstance(setting, Picture):
+            share = max(0, 100 - math.ceil(100 * m / size))
+            return f"Set “Missing pixels” to {share} % or less."
+        if isinstance(setting, Data):
+            return f"Set “Measurements, share of entries” to {math.ceil(100 * m / size)} % or more."
+        ratio = math.ceil(10 * m / (setting.dof or 1) - 1e-9) / 10
+        return f"Set “m, per degree of freedom” to {ratio:g} or more ({m} measurements)."
+
+    return MORE.sub(field, advice)

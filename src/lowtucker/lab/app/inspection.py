@@ -73,9 +73,9 @@ def _too_many(path: Path, count: int, most: int) -> ValueError:
 
 def write_example(path: Path) -> None:
     """Write the example clip."""
-    from lowtucker.lab.experiments.flame import synthetic_flame
+    from lowtucker.datasets import flame
 
-    np.save(path, synthetic_flame((48, 48, 16)))
+    np.save(path, flame((48, 48, 16)).values)
 
 
 def _video(path: Path, name: str | None, most: int) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from lowtucker.lab.experiments.bars import presumed, why_no_bars
 from lowtucker.run.pictures import kind_of_bars
 from lowtucker.run.result import Result
 
-__all__ = ["difference", "finite", "standard_errors", "thumbnail", "volume"]
+__all__ = ["difference", "finite", "holes", "standard_errors", "thumbnail", "volume"]
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -42,6 +42,18 @@ def difference(X: NumPyArray, X_true: NumPyArray) -> dict[str, Any]:
     largest = float(np.max(np.abs(gap)))
     largest = largest if 0 < largest < math.inf else 1.0
     return volume(gap, -largest, largest)
+
+
+def holes(X: NumPyArray, known: NumPyArray, low: float, high: float) -> dict[str, Any]:
+    """Quantise a tensor of which only some entries are known; ``known`` has a bit for each.
+
+    Examples
+    --------
+    >>> holes(np.ones((1, 1, 2)), np.array([[[True, False]]]), 0, 1)["known"]
+    'gA=='
+    """
+    bits = np.packbits(np.moveaxis(known, 2, 0)).tobytes()
+    return volume(np.where(known, X, low), low, high) | {"known": base64.b64encode(bits).decode()}
 
 
 def standard_errors(result: Result) -> dict[str, Any]:

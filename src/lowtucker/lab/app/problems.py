@@ -12,10 +12,16 @@ from typing import Any
 import numpy as np
 
 import lowtucker as lt
-from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Recovery, Synthetic
+from lowtucker.lab.app.photo import code_of_photo
+from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Picture, Recovery, Synthetic
 from lowtucker.lab.video import load_video
 
-__all__ = ["code", "cropped", "load", "made_signal", "make_operator", "make_solver", "noisy"]
+__all__ = [
+    "code", "cropped", "least_norm", "load", "made_signal", "make_operator", "make_solver", "noisy",
+]  # fmt: skip
+
+# Passes of the least-norm answer: enough for two digits of well-conditioned measurements
+PASSES = 30
 
 NumPyArray = np.ndarray[Any, Any]
 
@@ -47,6 +53,17 @@ def make_operator(setting: Recovery, dtype: Any = np.float64) -> lt.MeasurementO
         return lt.rank_one([rng.standard_normal((m, n)) for n in shape])
     places = rng.choice(math.prod(shape), m, replace=False)
     return lt.entries(shape, np.stack(np.unravel_index(places, shape), axis=1))
+
+
+def least_norm(A: lt.MeasurementOperator, y: NumPyArray) -> NumPyArray:
+    """Return the smallest tensor with these measurements: the answer without low rank.
+
+    To two digits, by LSMR: up to 30 passes over A.
+    """
+    from scipy.sparse.linalg import lsmr
+
+    found = lsmr(lt.to_scipy(A), y, atol=1e-3, btol=1e-3, maxiter=PASSES)[0]
+    return np.asarray(found, dtype=np.float64).reshape(A.shape)
 
 
 def _operator_code(setting: Recovery, dtype: str = "") -> list[str]:
@@ -123,7 +140,7 @@ def _load_code(setting: Data) -> str:
     file = setting.original or setting.file
     part = ", ".join(f"{first - 1}:{last}" for first, last in setting.crop)
     if setting.example is not None:
-        return f"X_true = synthetic_flame({setting.example})[{part}]"
+        return f"X_true = lt.datasets.flame({setting.example}).values[{part}]"
     if setting.reader == "video":
         rows, columns, frames = setting.crop
         return (
@@ -132,7 +149,7 @@ def _load_code(setting: Data) -> str:
     return f"X_true = lt.io.load_array({file!r}{name})[{part}].astype(float)"
 
 
-def code(setting: Synthetic | Data | Phase | Figure) -> str:
+def code(setting: Synthetic | Picture | Data | Phase | Figure) -> str:
     """Return Python code that computes the same as a run of the setting.
 
     Examples
@@ -144,6 +161,8 @@ def code(setting: Synthetic | Data | Phase | Figure) -> str:
     """
     if isinstance(setting, Synthetic):
         return _synthetic_code(setting)
+    if isinstance(setting, Picture):
+        return _picture_code(setting)
     if isinstance(setting, Data):
         return _data_code(setting)
     return _phase_code(setting) if isinstance(setting, Phase) else _figure_code(setting)
@@ -173,6 +192,18 @@ def _synthetic_code(setting: Synthetic) -> str:
     return _text(body, flame if setting.signal == "flame" else [])
 
 
+def _picture_code(setting: Picture) -> str:
+    body = [
+        *code_of_photo(setting.missing, setting.scratches, setting.seed),
+        "result = lt.complete(",
+        f"    values, X_true=X_true, max_epochs={setting.max_epochs}, "
+        f"max_seconds={setting.max_seconds:g}, seed={setting.seed},",
+        ")",
+        "print(result.error, result.advice)",
+    ]
+    return _text(body, [])
+
+
 def _data_code(setting: Data) -> str:
     single = setting.operator == "gaussian"
     body = [
@@ -189,12 +220,8 @@ def _data_code(setting: Data) -> str:
         "print(result.error, result.advice)",
         'result.save("result.npz", overwrite=True)',
     ]
-    more = []
-    if setting.example is not None:
-        more = ["from lowtucker.lab.experiments.flame import synthetic_flame"]
-    elif setting.reader == "video":
-        more = ["from lowtucker.lab.video import load_video"]
-    return _text(body, more)
+    reads_video = setting.example is None and setting.reader == "video"
+    return _text(body, ["from lowtucker.lab.video import load_video"] if reads_video else [])
 
 
 def _phase_code(setting: Phase) -> str:

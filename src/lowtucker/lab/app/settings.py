@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.photo import SHAPE, known_pixels
 from lowtucker.lab.app.words import SettingError, Words
 
-__all__ = ["OPERATORS", "SOLVERS", "Data", "Figure", "Phase", "Recovery", "Synthetic", "parsed"]
+__all__ = [
+    "OPERATORS", "SOLVERS", "Data", "Figure", "Phase", "Picture", "Recovery", "Synthetic", "parsed",
+]  # fmt: skip
 
 OPERATORS = ("gaussian", "rank-one", "entries", "dct")
 SOLVERS = {"tiht": "TIHT", "stotiht": "StoTIHT", "auto": "auto"}
@@ -59,6 +62,14 @@ class Synthetic(Recovery):
 
 
 @dataclass(frozen=True)
+class Picture(Recovery):
+    """Completion of a photograph; its rank is not given."""
+
+    missing: float  # share of the pixels that are missing at random
+    scratches: int
+
+
+@dataclass(frozen=True)
 class Data(Recovery):
     """Recovery of a part of a file."""
 
@@ -83,9 +94,14 @@ class Phase:
     seed: int
 
     def cells(self) -> list[tuple[tuple[int, ...], float, int]]:
-        """Return (rank, ratio, m), easy cells first, without those that cannot be measured."""
-        made = [(rank, q, round(q * degrees_of_freedom(self.shape, rank)))
-                for q in reversed(self.ratios) for rank in self.ranks]  # fmt: skip
+        """Return (rank, ratio, m), coarse to fine, without those that cannot be measured.
+
+        The first cells are those of a coarse grid over the whole diagram, each further round halves
+        its mesh. Within a round, easy cells are first: those that fail take longest.
+        """
+        made = [(self.ranks[i], self.ratios[j], round(self.ratios[j] * dof))
+                for i, j in _coarse_to_fine(len(self.ranks), len(self.ratios))
+                for dof in (degrees_of_freedom(self.shape, self.ranks[i]),)]  # fmt: skip
         most = math.prod(self.shape) if self.operator in LIMITED else math.inf
         return [cell for cell in made if cell[2] <= most]
 
@@ -110,6 +126,26 @@ class Figure:
         return {}
 
 
+def _coarse_to_fine(rows: int, columns: int) -> list[tuple[int, int]]:
+    """Return the places of a grid: a coarse one with both ends first, then halved again and again.
+
+    Examples
+    --------
+    >>> _coarse_to_fine(1, 5)
+    [(0, 4), (0, 0), (0, 2), (0, 3), (0, 1)]
+    """
+
+    def round_of(k: int, n: int) -> int:
+        if k in (0, n - 1):
+            return 0
+        return next(r for r in range(1, 32) if any(
+            k == round((n - 1) * part / 2**r) for part in range(1, 2**r)))  # fmt: skip
+
+    places = [(i, j) for i in range(rows) for j in range(columns)]
+    return sorted(places, key=lambda at: (max(round_of(at[0], rows), round_of(at[1], columns)),
+                                          -at[1], at[0]))  # fmt: skip
+
+
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
     """Return the degrees of freedom at the attainable rank."""
     import lowtucker as lt
@@ -119,7 +155,7 @@ def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
 
 def parsed(
     values: Mapping[str, Any], limits: Limits, upload: Mapping[str, Any] | None = None
-) -> Synthetic | Data | Phase | Figure:
+) -> Synthetic | Picture | Data | Phase | Figure:
     """Parse the settings of the page.
 
     Parameters
@@ -140,7 +176,9 @@ def parsed(
     224
     """
     words = Words(values)
-    tab = words.choice("tab", ("synthetic", "data", "phase"), "synthetic")
+    tab = words.choice("tab", ("picture", "synthetic", "data", "phase"), "picture")
+    if tab == "picture":
+        return _picture(words, limits)
     if tab == "synthetic":
         return _synthetic(words, limits)
     if tab == "data":
@@ -149,6 +187,17 @@ def parsed(
         name, trials = words.text("preset"), words.integer("trials", 10, 1, limits.trials)
         return Figure(name, trials, words.integer("seed", 0, 0, 10**9))
     return _phase(words, limits)
+
+
+def _picture(words: Words, limits: Limits) -> Picture:
+    missing = words.number("missing", 50.0, 0, 99) / 100
+    scratches = words.integer("scratches", 4, 0, 20)
+    seed = words.integer("seed", 0, 0, 10**9)
+    m = SHAPE[2] * int(known_pixels(missing, scratches, seed).sum())
+    return Picture(
+        SHAPE, None, m, "entries", ("auto",), None, None, seed, FEW, limits.seconds, missing,
+        scratches,
+    )  # fmt: skip
 
 
 def _synthetic(words: Words, limits: Limits) -> Synthetic:

@@ -17,12 +17,29 @@ from typing import Any
 import numpy as np
 
 import lowtucker as lt
-from lowtucker.lab.app.advice import fields_to_change
+from lowtucker.lab.app.advice import fields_to_change, in_fields
 from lowtucker.lab.app.limits import Limits
 from lowtucker.lab.app.memory import bounded_memory
-from lowtucker.lab.app.pictures import difference, finite, standard_errors, volume
-from lowtucker.lab.app.problems import load, made_signal, make_operator, make_solver, noisy
-from lowtucker.lab.app.settings import SOLVERS, Data, Figure, Phase, Recovery, Synthetic, parsed
+from lowtucker.lab.app.photo import known_pixels, photo
+from lowtucker.lab.app.pictures import difference, finite, holes, standard_errors, volume
+from lowtucker.lab.app.problems import (
+    least_norm,
+    load,
+    made_signal,
+    make_operator,
+    make_solver,
+    noisy,
+)
+from lowtucker.lab.app.settings import (
+    SOLVERS,
+    Data,
+    Figure,
+    Phase,
+    Picture,
+    Recovery,
+    Synthetic,
+    parsed,
+)
 from lowtucker.metrics import relative_error
 from lowtucker.run import Progress
 
@@ -42,6 +59,8 @@ def run(job: Mapping[str, Any], emit: Emit) -> None:
     with _warnings_emitted(emit):
         if isinstance(setting, Synthetic):
             _synthetic(setting, emit)
+        elif isinstance(setting, Picture):
+            _picture(setting, emit)
         elif isinstance(setting, Data):
             _data(setting, Path(job["path"]), Path(job["folder"]), limits, emit)
         elif isinstance(setting, Phase):
@@ -71,9 +90,20 @@ def _synthetic(setting: Synthetic, emit: Emit) -> None:
     A = make_operator(setting)
     y, noise_std = noisy(A.forward(X_true), setting)
     full = X_true.full()
-    _emit_problem(setting, full, emit)
+    _emit_problem(setting, full, _before(A, y, full), emit)
     for name in setting.solvers:
-        _recovered(setting, name, A, y, X_true, full, noise_std, emit)
+        solve = partial(lt.recover, A, y, setting.rank, solver=make_solver(name, setting),
+                        noise_std=noise_std)  # fmt: skip
+        _recovered(setting, name, solve, X_true, full, emit)
+
+
+def _picture(setting: Picture, emit: Emit) -> None:
+    X_true = photo()
+    known = known_pixels(setting.missing, setting.scratches, setting.seed)
+    known = np.repeat(known[:, :, None], X_true.shape[2], axis=2)
+    _emit_problem(setting, X_true, _holes(X_true, known), emit)
+    solve = partial(lt.complete, np.where(known, X_true, np.nan))
+    _recovered(setting, "auto", solve, X_true, X_true, emit)
 
 
 def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -> None:
@@ -91,12 +121,14 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
         raise ValueError("This part is zero everywhere: nothing to recover. Choose another part.")
     X_true = pixels.astype(np.float32 if single else np.float64)
     A = make_operator(setting, np.float32 if single else np.float64)
-    _emit_problem(setting, pixels, emit)
+    y = A.forward(X_true)
+    _emit_problem(setting, pixels, _before(A, y, pixels), emit)
     (name,) = setting.solvers
     best = None
     if setting.rank is not None:
         best = float(relative_error(lt.hooi(pixels, setting.rank, warn=False), pixels))
-    result = _recovered(setting, name, A, A.forward(X_true), X_true, pixels, None, emit, best)
+    solve = partial(lt.recover, A, y, setting.rank, solver=make_solver(name, setting))
+    result = _recovered(setting, name, solve, X_true, pixels, emit, best)
     result.save(folder / "result.npz")
     emit("file", {"name": "result.npz"})
     report = DataReport.of(setting, pixels)
@@ -106,29 +138,42 @@ def _data(setting: Data, path: Path, folder: Path, limits: Limits, emit: Emit) -
     emit("file", {"name": "report.html"})
 
 
-def _emit_problem(setting: Recovery, full: NumPyArray, emit: Emit) -> None:
+def _before(A: Any, y: Any, full: NumPyArray) -> dict[str, Any]:
+    """What a user has without low rank: the holes, or the least-norm answer and its error."""
+    if isinstance(A, lt.EntriesOperator):
+        return _holes(full, A.adjoint(np.ones(A.m)) > 0)
+    found = least_norm(A, y)
+    return {"what": "least norm", "picture": volume(found, float(full.min()), float(full.max())),
+            "error": finite(relative_error(found, full))}  # fmt: skip
+
+
+def _holes(full: NumPyArray, known: NumPyArray) -> dict[str, Any]:
+    """The known entries, and the relative error if the others are taken as zero."""
+    shown = holes(full, known, float(full.min()), float(full.max()))
+    error = relative_error(np.where(known, full, 0.0), full)
+    return {"what": "holes", "picture": shown, "error": finite(error)}
+
+
+def _emit_problem(setting: Recovery, full: NumPyArray, before: dict[str, Any], emit: Emit) -> None:
     low, high = float(full.min()), float(full.max())
-    emit("problem", {**setting.facts(), "truth": volume(full, low, high),
+    emit("problem", {**setting.facts(), "truth": volume(full, low, high), "before": before,
                      "solvers": [SOLVERS[name] for name in setting.solvers]})  # fmt: skip
 
 
 def _recovered(
     setting: Recovery,
     name: str,
-    A: Any,
-    y: Any,
+    solve: Callable[..., lt.Result],
     X_true: Any,
     full: NumPyArray,
-    noise_std: float | None,
     emit: Emit,
     best: float | None = None,
 ) -> lt.Result:
     """Recover; emit curves and pictures during the run, and the result at the end."""
     watch = _Watch(SOLVERS[name], X_true, full, emit)
-    result = lt.recover(
-        A, y, setting.rank, solver=make_solver(name, setting), X_true=X_true, noise_std=noise_std,
-        max_epochs=setting.max_epochs, max_seconds=setting.max_seconds, seed=setting.seed,
-        callbacks=[watch],
+    result = solve(
+        X_true=X_true, max_epochs=setting.max_epochs, max_seconds=setting.max_seconds,
+        seed=setting.seed, callbacks=[watch],
     )  # fmt: skip
     columns: dict[str, Any] = {"error": [math.nan] * result.history.rows} | dict(result.history)
     history = {name: [finite(v) for v in columns[name]] for name in COLUMNS}
@@ -138,7 +183,7 @@ def _recovered(
         "status": result.status.name,
         "success": bool(result.success),
         "headline": result.headline,
-        "advice": result.advice_in(partial(fields_to_change, setting)),
+        "advice": in_fields(setting, result.advice_in(partial(fields_to_change, setting))),
         "epochs": result.epochs,
         "described": result.solver,
         "best": best,  # error of the best approximation of the rank, for data not of low rank

@@ -1,14 +1,15 @@
 // The page: tabs, the address, and the dialog with Python code.
 import { about } from "./stream.js";
 import { Data } from "./data.js";
+import { Picture } from "./picture.js";
 import { Phase } from "./phase.js";
 import { Synthetic } from "./synthetic.js";
 
 const limits = await about();
 document.getElementById("version").textContent = limits.version;
-const panels = { synthetic: new Synthetic(), data: new Data(limits.limits), phase: new Phase() };
+const panels = { picture: new Picture(), synthetic: new Synthetic(), data: new Data(limits.limits), phase: new Phase() };
 const tabs = [...document.querySelectorAll('[role="tab"]')];
-let current = "synthetic";
+let current = "picture";
 
 // The address holds the settings of the open tab, except the file.
 function address() {
@@ -37,7 +38,7 @@ function open(name, focus) {
 
 function restore() {
   const values = Object.fromEntries(new URLSearchParams(location.search));
-  const name = Object.hasOwn(panels, values.tab ?? "") ? values.tab : "synthetic";
+  const name = Object.hasOwn(panels, values.tab ?? "") ? values.tab : "picture";
   panels[name].restore(values);
   open(name);
 }

@@ -1,4 +1,4 @@
-// Tab 2: recovery of a part of an uploaded file.
+// Tab 3: recovery of a part of an uploaded file.
 import { counted, make, part, read, say, write } from "./dom.js";
 import { Panel } from "./panel.js";
 import { decoded, draw } from "./pictures.js";
@@ -183,6 +183,8 @@ export class Data extends Panel {
     this.recovery.hear(event);
   }
 
+  question() { return "Are these measurements enough?"; }
+  answers() { return this.recovery.answers(); }
   redraw() { this.recovery.draw(); }
   finished() { this.recovery.stopped(); }
 }

@@ -1,5 +1,5 @@
 // A tab: settings are checked as they change and stored in the address; one run at a time.
-import { label, mark, part, read, say, write } from "./dom.js";
+import { label, make, mark, part, read, say, write } from "./dom.js";
 import { describe, run } from "./stream.js";
 
 export class Panel {
@@ -14,8 +14,30 @@ export class Panel {
     this.defaults = read(this.root);
     this.form.addEventListener("submit", (event) => { event.preventDefault(); this.toggle(); });
     this.root.addEventListener("input", (event) => this.changed(event));
+    for (const button of this.root.querySelectorAll("[data-preset]")) button.addEventListener("click", () => this.preset(button.dataset.preset));
     label(this.root);
   }
+
+  // Settings of a preset, and a run with them.
+  async preset(query) {
+    if (this.running) this.stop();
+    write(this.root, Object.fromEntries(new URLSearchParams(query)));
+    this.adapt();
+    this.onChange?.();
+    await this.ask();
+    this.start();
+  }
+
+  // The answer beside Run: a badge and a sentence for each solver.
+  answer(text = "") {
+    const place = part(this.form, "outcome"), all = this.answers();
+    if (!place || !this.question()) return;
+    const lines = all.map(([kind, name, word, said]) => make("p", {}, make("span", { class: `badge ${kind}` }, name ? `${name}: ${word}` : word), ` ${said}`));
+    place.replaceChildren(make("p", {}, make("strong", {}, this.question()), all.length || text ? ` ${text}` : " Press Run."), ...lines);
+  }
+
+  question() { return ""; }
+  answers() { return []; }
 
   values() { return { tab: this.id, ...read(this.root), ...this.more() }; }
   more() { return {}; }
@@ -59,6 +81,7 @@ export class Panel {
       say(part(this.form, "problem"), "");
       this.button.disabled = false;
       this.tell(facts);
+      if (!this.running && !this.answers().length) this.answer();
     } catch (error) {
       if (error.name === "AbortError") return;
       this.wrong = error.message;
@@ -81,6 +104,7 @@ export class Panel {
     this.control = null;
     this.look(false);
     this.finished("Stopped.");
+    this.answer("Stopped.");
   }
 
   look(running) {
@@ -97,6 +121,7 @@ export class Panel {
     say(part(this.form, "problem"), "");
     part(this.root, "empty").hidden = true;
     this.begin();
+    this.answer("Running…");
     if (innerWidth < 821) this.root.querySelector(".results").scrollIntoView({ block: "start" });
     let ended = "";
     try {
@@ -117,6 +142,7 @@ export class Panel {
         this.control = null;
         this.look(false);
         this.finished(ended === "end" ? "" : "Stopped early.");
+        this.answer(ended === "end" ? "" : "Stopped early.");
       }
     }
   }

@@ -1,4 +1,4 @@
-// Tab 3: success rates over (m/dof, rank), and the figures of the paper.
+// Tab 4: success rates over (m/dof, rank), and the figures of the paper.
 import { counted, make, part, short } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Curves } from "./plot.js";
@@ -42,9 +42,24 @@ class Heat {
     const field = this.fields.get(`${row} ${column}`);
     field.dataset.rate = share;
     field.style.setProperty("--rate", share);
-    field.classList.toggle("high", share > 0.55);
+    field.classList.toggle("high", share > 0.9);
     field.textContent = text;
     field.title = title;
+    delete field.dataset.guess;
+    this.guess();
+  }
+
+  // Empty cells get the colour of the nearest computed one, faintly: the diagram fills coarse to fine.
+  guess() {
+    const all = [...this.fields.values()], places = new Map(all.map((field) => [field, [field.parentElement.rowIndex, field.cellIndex]]));
+    const known = all.filter((field) => field.dataset.rate !== undefined);
+    for (const field of all) {
+      if (field.dataset.rate !== undefined) continue;
+      const [i, j] = places.get(field), far = (other) => { const [k, l] = places.get(other); return Math.hypot(2 * (i - k), j - l); };
+      const nearest = known.reduce((best, other) => (far(other) < far(best) ? other : best));
+      field.dataset.guess = nearest.dataset.rate;
+      field.style.setProperty("--rate", nearest.dataset.rate);
+    }
   }
 }
 
@@ -197,6 +212,7 @@ export class Phase extends Panel {
   }
 
   finished(text) {
+    for (const heat of Object.values(this.heats)) for (const field of heat.fields.values()) delete field.dataset.guess;
     const done = text || (this.preset === "grid" ? this.turning() : `Done: ${this.done} of ${this.total}.`);
     part(this.root, "verdicts").replaceChildren(make("p", { class: "verdict" }, done));
     part(this.root, "progress").hidden = true;

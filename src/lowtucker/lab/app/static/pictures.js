@@ -23,21 +23,49 @@ function lookup(name) {
   return colours;
 }
 
+const bytes = (text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0));
+
 export function decoded(volume) {
-  return { ...volume, levels: Uint8Array.from(atob(volume.data), (c) => c.charCodeAt(0)), data: null };
+  return { ...volume, levels: bytes(volume.data), known: volume.known && bytes(volume.known), data: null };
 }
 
-export function draw(canvas, volume, slice, colours) {
+const isKnown = (volume, at) => !volume.known || (volume.known[at >> 3] >> (7 - (at & 7))) & 1;
+
+// Three slices as red, green and blue; unknown pixels are transparent.
+function drawColour(canvas, volume) {
+  const [rows, columns] = volume.shape, n = rows * columns, image = new ImageData(columns, rows);
+  if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
+  for (let i = 0; i < n; i += 1) {
+    for (let c = 0; c < 3; c += 1) image.data[4 * i + c] = volume.levels[c * n + i];
+    image.data[4 * i + 3] = isKnown(volume, i) ? 255 : 0;
+  }
+  canvas.getContext("2d").putImageData(image, 0, 0);
+}
+
+// The mean of all slices, as a volume of one slice.
+function flat(volume) {
+  const [rows, columns, slices] = volume.shape, n = rows * columns, levels = new Uint8Array(n);
+  for (let i = 0; i < n; i += 1) {
+    let sum = 0;
+    for (let c = 0; c < slices; c += 1) sum += volume.levels[c * n + i];
+    levels[i] = Math.round(sum / slices);
+  }
+  return { ...volume, shape: [rows, columns, 1], levels };
+}
+
+// stretch: the part of a symmetric scale that the levels fill.
+export function draw(canvas, volume, slice, colours, stretch = 1) {
+  if (colours === "rgb") { drawColour(canvas, volume); return; }
   const [rows, columns, slices] = volume.shape;
   const k = Math.max(0, Math.min(slice, slices - 1)), table = lookup(colours);
   if (canvas.width !== columns || canvas.height !== rows) Object.assign(canvas, { width: columns, height: rows });
   const image = new ImageData(columns, rows);
   for (let i = 0, at = k * rows * columns; i < rows * columns; i += 1, at += 1) {
-    const level = 4 * volume.levels[at];
+    const level = 4 * Math.round(127.5 + stretch * (volume.levels[at] - 127.5));
     image.data[4 * i] = table[level];
     image.data[4 * i + 1] = table[level + 1];
     image.data[4 * i + 2] = table[level + 2];
-    image.data[4 * i + 3] = 255;
+    image.data[4 * i + 3] = isKnown(volume, at) ? 255 : 0;
   }
   canvas.getContext("2d").putImageData(image, 0, 0);
 }
@@ -91,14 +119,15 @@ export class Gallery {
       this.stack(stack).append(make("figure", {}, canvas, caption));
       this.items.set(key, { canvas, caption });
     }
-    Object.assign(this.items.get(key), { title, volume: decoded(volume), colours });
+    const inColour = [...this.items.values()].some((item) => item.colours === "rgb"), made = decoded(volume);
+    Object.assign(this.items.get(key), { title, volume: inColour && colours !== "rgb" ? flat(made) : made, colours });
     const slices = volume.shape[2];
     if (Number(this.slider.max) !== slices) {
       this.slider.max = slices;
       this.slider.dispatchEvent(new Event("change", { bubbles: true }));
     }
     this.card.hidden = false;
-    this.redraw(key);
+    this.redraw(colours === "gap" ? undefined : key); // differences share a scale
   }
 
   redraw(only) {
@@ -106,10 +135,11 @@ export class Gallery {
     const output = this.slider.parentElement.querySelector("output");
     output.textContent = `${Math.min(slice + 1, Number(this.slider.max))} of ${this.slider.max}`;
     this.slider.setAttribute("aria-valuetext", output.textContent);
+    const widest = Math.max(0, ...[...this.items.values()].filter((item) => item.colours === "gap").map((item) => item.volume.high));
     for (const [key, item] of this.items) {
       if (only && key !== only) continue;
-      draw(item.canvas, item.volume, slice, item.colours);
-      const [name, what] = item.title;
+      draw(item.canvas, item.volume, slice, item.colours, item.colours === "gap" ? item.volume.high / widest : 1);
+      const name = item.title[0], what = item.colours === "gap" ? `${item.title[1]}; colours ±${short(widest)}` : item.title[1];
       item.caption.replaceChildren(make("b", {}, name), what ? ` ${what}` : "");
       item.canvas.setAttribute("aria-label", `${name} ${what}, slice ${slice + 1}`);
     }
@@ -117,4 +147,4 @@ export class Gallery {
 }
 
 export const errorTitle = (volume) => `standard error, ≤\u00a0${short(volume.high)}`;
-export const gapTitle = (volume) => `difference, ±${short(volume.high)}`;
+export const gapTitle = (volume) => `difference, at most ${short(volume.high)}`;

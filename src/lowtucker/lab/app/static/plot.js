@@ -2,7 +2,7 @@
 import { part, short, table } from "./dom.js";
 
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+export const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 export const onTheme = (draw) => dark.addEventListener("change", draw);
 export const isDark = () => dark.matches;
 
@@ -90,7 +90,7 @@ export class Curves {
       scales: { x: { time: false, ...(this.options.domain ? { range: this.options.domain } : {}) }, y: log ? { distr: 3, range: decades } : { range: (u, a, b) => [0, (b || 1) * 1.05] } },
       axes: [{ ...axis, label: x }, { ...axis, label: y, size: 52, ...(log ? { splits: tens, filter: (u, splits) => splits, values: (u, splits) => splits.map((v) => power(Math.round(Math.log10(v)))) } : {}) }],
       series: [{ label: x, value: shown }, ...this.curves.map((c) => ({
-        label: c.label, stroke: css(c.color) || c.color, width: 2.2, spanGaps: true, dash: c.dash, points: { show: (u) => u.data[0].length < 40, size: 5 }, value: shown,
+        label: c.label, stroke: c.faint ? `${css(c.color) || c.color}80` : css(c.color) || c.color, width: c.faint ? 1 : 2.2, spanGaps: true, dash: c.dash, points: { show: (u) => u.data[0].length < 40, size: 5 }, value: shown,
       }))],
       legend: { markers: { // solid or dashed, as the line
         width: 3, fill: (u, k) => (u.series[k].dash ? "transparent" : u.series[k].stroke(u, k)), dash: (u, k) => (u.series[k].dash ? "dashed" : "solid"),

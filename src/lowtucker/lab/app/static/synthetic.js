@@ -1,4 +1,4 @@
-// Tab 1: recovery of a synthetic tensor.
+// Tab 2: recovery of a synthetic tensor.
 import { counted, make, part } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Recovery, bars } from "./recovery.js";
@@ -6,7 +6,7 @@ import { Recovery, bars } from "./recovery.js";
 export class Synthetic extends Panel {
   constructor() {
     super("synthetic");
-    this.recovery = new Recovery(this.root, () => (this.values().signal === "flame" ? "fire" : "viridis"), true);
+    this.recovery = new Recovery(this.root, () => (this.values().signal === "flame" ? "fire" : "viridis"), { stacked: true });
   }
 
   // No entry of the rank exceeds the size of its mode.
@@ -36,6 +36,8 @@ export class Synthetic extends Panel {
   }
 
   hear(event) { this.recovery.hear(event); }
+  question() { return "Are these measurements enough?"; }
+  answers() { return this.recovery.answers(); }
   redraw() { this.recovery.draw(); }
   finished() { this.recovery.stopped(); }
 }
