@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from lowtucker import datasets
 from lowtucker.lab.experiments.beyond import Facts, Tuned
 from lowtucker.lab.experiments.clip import Clip, ClipRecovery
 from lowtucker.lab.experiments.convergence import Convergence
 from lowtucker.lab.experiments.figures import Paper
-from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.experiments.shrunk import ClipShrinkage
 from lowtucker.lab.experiments.success import SUCCESS, Recoveries
 
@@ -14,7 +14,7 @@ RANKS = ((1, 1, 2), (1, 2, 2))
 
 
 def small_paper() -> Paper:
-    flame = Clip(synthetic_flame((8, 8, 4)), "small synthetic flame", True)
+    flame = Clip(datasets.flame((8, 8, 4)).values, "small synthetic flame", True)
     clip = ClipRecovery(clip=flame, rank=(3, 3, 2), m=600, epochs=6)
     tuned = Tuned(
         clip,

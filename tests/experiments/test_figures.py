@@ -16,10 +16,11 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from lowtucker.datasets import flame
 from lowtucker.lab.experiments.clip import Clip, ClipCurves, ClipRecovery, RecoveredFrames, candle
 from lowtucker.lab.experiments.convergence import AgainstEpochs, AgainstSeconds, Convergence
 from lowtucker.lab.experiments.figures import Paper
-from lowtucker.lab.experiments.flame import synthetic_clip, synthetic_flame
+from lowtucker.lab.experiments.flame import synthetic_clip
 from lowtucker.lab.experiments.shrunk import ClipShrinkage, ShrunkClip
 from lowtucker.lab.experiments.success import (
     SUCCESS,
@@ -223,7 +224,7 @@ def test_figure_5_counts_failures_separately_and_never_as_zero_epochs(tmp_path):
 
 
 def test_synthetic_flame_is_as_hard_as_the_candle():
-    clip = synthetic_flame()
+    clip = flame().values
     assert clip.shape == (30, 30, 10)
     assert 0 <= clip.min() < 0.05
     assert 0.8 < clip.max() <= 1
@@ -235,7 +236,7 @@ def test_synthetic_flame_is_as_hard_as_the_candle():
 
 def test_tiht_oscillates_on_a_small_clip_with_a_long_step(tmp_path):
     """The same ratio m/N = 10/3 and step as on the candle, on a smaller flame."""
-    clip = Clip(synthetic_flame((16, 16, 8)), "small flame", True)
+    clip = Clip(flame((16, 16, 8)).values, "small flame", True)
     m = round(16 * 16 * 8 * 10 / 3)
     experiment = ClipRecovery(clip=clip, rank=(5, 5, 2), m=m)
     results = results_of(experiment, tmp_path)
@@ -270,7 +271,7 @@ def test_candle_reaches_the_errors_of_the_paper(tmp_path):
 # Beside Figure 7: not in the paper
 
 
-SMALL_FLAME = Clip(synthetic_flame((12, 12, 6)), "small flame", True)
+SMALL_FLAME = Clip(flame((12, 12, 6)).values, "small flame", True)
 
 
 def test_the_panel_beside_figure_7_has_the_errors_of_plain_calls(tmp_path):

@@ -13,8 +13,9 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from browsers import clipped, violations
+from lowtucker.datasets import flame
 from lowtucker.lab.experiments.clip import Clip
-from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.experiments.report import render
 from lowtucker.lab.experiments.reproduce import Reproduction
 from lowtucker.lab.experiments.video import VideoRecovery
@@ -127,7 +128,7 @@ def test_browser_shows_every_image_without_errors_or_requests(reproduction, brow
 def video(tmp_path_factory):
     """Folder of the report of a video."""
     folder = tmp_path_factory.mktemp("video")
-    clip = Clip(synthetic_flame((14, 15, 5)), "<i>clip</i>.npy", False)
+    clip = Clip(flame((14, 15, 5)).values, "<i>clip</i>.npy", False)
     setting = VideoRecovery(clip, (3, 3, 2), 500, max_epochs=10)
     setting.write(folder, setting.run())
     return folder
@@ -143,7 +144,7 @@ def test_report_of_a_video_has_error_bars_where_they_are_quick(video, monkeypatc
     page = Page((video / "report.html").read_text())
     assert {"Standard errors", "Intervals"} <= {picture["alt"] for picture in page.pictures}
     assert (video / "slice.png").read_bytes() != (video / "pixel.png").read_bytes()
-    clip = Clip(synthetic_flame((14, 15, 5)), "clip.npy", False)
+    clip = Clip(flame((14, 15, 5)).values, "clip.npy", False)
     setting = VideoRecovery(clip, (3, 3, 2), 500, max_epochs=10, first_frame=4)
     result = setting.run()
     made = setting._draw_bars(result)
@@ -173,6 +174,17 @@ def test_report_of_a_video_opens_in_a_browser(video, browser):
     assert len(pictures) == 5
     assert all(complete and width for complete, width, *_ in pictures)
     assert "<i>clip</i>.npy" in text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "scheme", "width"),
+                         [("chromium", "light", 1280), ("firefox", "dark", 390)])  # fmt: skip
+def test_axe_finds_nothing_in_the_reports(reproduction, video, browsers, name, scheme, width):
+    for folder in (reproduction[0].out, video):
+        with browsers.page(name, scheme, width) as page:
+            page.goto((folder / "report.html").as_uri())
+            assert violations(page) + clipped(page) == []
+            assert page.problems == []
 
 
 def test_missing_template_value_raises_an_error():
@@ -222,3 +234,12 @@ def test_plots_of_equal_tables_are_equal_bytes(later):
     _, (_, then, again) = later
     assert set(again) == {"fig1.png", "fig2.png", "fig3.png"}
     assert again == then
+
+
+def test_recovered_picture_comes_before_the_verdicts(reproduction):
+    run, _ = reproduction
+    html = (run.out / "report.html").read_text(encoding="utf-8")
+    places = [html.index(f'id="{name}"') for name in ("fig6", "verdict", "fig1", "remarks")]
+    assert places == sorted(places)
+    assert html.index("<img") < places[1]
+    assert "from 600 random measurements" in html

@@ -17,10 +17,10 @@ import numpy as np
 import psutil
 import pytest
 
+from lowtucker.datasets import flame
 from lowtucker.lab.experiments.clip import Clip, ClipRecovery
 from lowtucker.lab.experiments.convergence import Convergence
 from lowtucker.lab.experiments.figures import Paper
-from lowtucker.lab.experiments.flame import synthetic_flame
 from lowtucker.lab.experiments.reproduce import Reproduction
 from lowtucker.lab.experiments.success import Recoveries
 from lowtucker.simulation.runner import Job, run
@@ -31,7 +31,7 @@ SMALL = Paper(
     few=Recoveries("few", (42, 54), (1.0,), 2, 6, 1e-8, ranks=RANKS),
     epochs=Recoveries("epochs", (240, 300), (0.4,), 4, 12, 1e-5, ranks=RANKS),
     clip=ClipRecovery(
-        clip=Clip(synthetic_flame((8, 8, 4)), "a small flame", True),
+        clip=Clip(flame((8, 8, 4)).values, "a small flame", True),
         rank=(3, 3, 2), m=600, epochs=3,
     ),
 )  # fmt: skip

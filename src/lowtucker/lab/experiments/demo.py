@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -40,17 +40,16 @@ class Demo:
         return degrees_of_freedom(self.shape, self.rank)
 
     def run(
-        self, callback: Callable[[str], Callback] | None = None
+        self, callbacks: Callable[[str], Sequence[Callback]] = lambda name: ()
     ) -> Iterator[tuple[str, Result, TuckerTensor]]:
         """Yield name, result and the true clip for every solver, as they finish."""
         clip = synthetic_clip(self.shape, self.rank)
         A = gaussian(self.shape, self.m, seed=self.seed, dtype=np.float32)
         y = A.forward(clip.full())
         for name, solver in self.solvers:
-            callbacks = () if callback is None else (callback(name),)
             result = recover(
                 A, y, self.rank, solver=solver, X_true=clip, tol=1e-5, max_epochs=150,
-                seed=self.seed, callbacks=callbacks,
+                seed=self.seed, callbacks=callbacks(name),
             )  # fmt: skip
             yield name, result, clip
 

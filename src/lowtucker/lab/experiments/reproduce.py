@@ -121,7 +121,7 @@ class Reproduction:
             write_bytes(self.out / f"{name}.png", picture)
             sections.append(_section(figure, figure.highlights(table, results), picture, drawn))
         made = claims(tables, found, _approximations(self.paper.clip) if "fig7" in found else None)
-        page = self._report(figures, found, sections, made)
+        page = self._report(figures, found, sections, made, _recovered(tables))
         write_bytes(self.out / "report.html", page)
         return made
 
@@ -145,6 +145,7 @@ class Reproduction:
         found: Mapping[str, Results],
         sections: list[Section],
         made: list[Claim],
+        recovered: dict[str, float],
     ) -> bytes:
         clip = self.paper.clip.clip
         facts = self.paper.beyond.least_squares(found["tuned"]) if "tuned" in found else None
@@ -160,7 +161,9 @@ class Reproduction:
             "title": "StoTIHT and TIHT: the paper's experiments",
             "provenance": provenance,
             "synthetic": clip.synthetic and "fig7" in found,
-            "sections": sections,
+            "sections": _picture_first(sections),
+            "recovered": recovered,
+            "clip": self.paper.clip,
             "claims": made,
             "facts": facts,
             "clip_entries": clip.pixels.size,
@@ -175,6 +178,16 @@ def _section(figure: Figure, highlights: Highlights, picture: bytes, drawn: Any)
         figure.name, figure.label, figure.title, figure.caption(), data_url(picture),
         round(DPI * drawn.get_size_inches()[0]), highlights,
     )  # fmt: skip
+
+
+def _picture_first(sections: list[Section]) -> list[Section]:
+    """Return the recovered frames, if they were computed, before the other sections."""
+    return sorted(sections, key=lambda section: section.name != "fig6")
+
+
+def _recovered(tables: Mapping[str, Any]) -> dict[str, float]:
+    """Return the final error on the clip of each algorithm; empty if it was not computed."""
+    return {row["algorithm"]: row["relative_error"] for row in tables.get("fig7", ())}
 
 
 def _approximations(recovery: ClipRecovery) -> dict[str, float]:
