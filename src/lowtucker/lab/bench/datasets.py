@@ -1,7 +1,8 @@
 """Real data with holes, and measurements of real data: the problems of ``bench realdata``.
 
 No data are part of the package. They are read from a folder (the authors' candle clip, Birmingham
-and Hangzhou), from TensorLy, and from Debian's package ferret-datasets.
+and Hangzhou), and by :mod:`lowtucker.datasets` from TensorLy and from Debian's package
+ferret-datasets.
 """
 
 from __future__ import annotations
@@ -13,6 +14,16 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
+from lowtucker.datasets import (
+    Dataset,
+    climatology,
+    covid,
+    il2,
+    indian_pines,
+    kinetic,
+    photograph,
+)
+from lowtucker.datasets.ferret import FERRET, VARIABLES
 from lowtucker.io import load_array
 from lowtucker.lab.experiments.clip import candle
 from lowtucker.operators import MeasurementOperator, gaussian, subsampled_transform
@@ -31,10 +42,6 @@ __all__ = [
 
 NumPyArray = np.ndarray[Any, Any]
 Measure = Literal["RMSE", "relative"]
-# Where Debian's package ferret-datasets has its files
-FERRET = Path("/usr/share/ferret-vis/data")
-# Values of that size mark missing data in the files of ferret-datasets
-ABSURD = 1e9
 
 
 class Source(NamedTuple):
@@ -55,31 +62,21 @@ def _traffic(name: str) -> Source:
     return Source(lambda folder: folder / f"{name}.mat", "the transdim collection", read)
 
 
-def _tensorly(loader: str, *part: Any) -> Source:
-    """Part of a data set that TensorLy ships, as it is shipped; slices of the last modes."""
+def _tensorly(load: Callable[[], Dataset], *part: Any) -> Source:
+    """Part of a data set that TensorLy ships; slices of the last modes."""
     index: Any = (..., *part)
-
-    def read(folder: Path) -> NumPyArray:
-        from tensorly import datasets
-
-        values: NumPyArray = np.asarray(getattr(datasets, loader)().tensor, dtype=float)[index]
-        return values
-
-    return Source(lambda folder: None, "TensorLy", read)
+    return Source(lambda folder: None, "TensorLy", lambda folder: load().values[index])
 
 
-def _ferret(name: str, variable: str, *part: Any) -> Source:
-    """Part of a variable of a NetCDF file; slices of the last modes."""
+def _ferret(variable: str, *part: Any) -> Source:
+    """Part of a variable of ferret-datasets; slices of the last modes."""
     index: Any = (..., *part)
-
-    def read(folder: Path) -> NumPyArray:
-        from scipy.io import netcdf_file
-
-        with netcdf_file(FERRET / name, mmap=False) as file:
-            values = np.array(file.variables[variable].data, dtype=float)[index]
-        return np.where(np.abs(values) > ABSURD, np.nan, values)
-
-    return Source(lambda folder: FERRET / name, "Debian's package ferret-datasets", read)
+    file = VARIABLES[variable].file
+    return Source(
+        lambda folder: FERRET / file,
+        "Debian's package ferret-datasets",
+        lambda folder: climatology(variable, folder=FERRET).values[index],
+    )
 
 
 def _clip(folder: Path) -> NumPyArray:
@@ -91,15 +88,18 @@ SOURCES: Mapping[str, Source] = {
     "candle": Source(lambda folder: folder / "candle_5_A.mat", "the authors of the paper", _clip),
     "Birmingham": _traffic("Birmingham"),
     "Hangzhou": _traffic("Hangzhou"),
-    "IL2": _tensorly("load_IL2data"),
-    "covid": _tensorly("load_covid19_serology"),
-    "kinetic": _tensorly("load_kinetic", slice(None, None, 10)),
+    "IL2": _tensorly(il2),
+    "covid": _tensorly(covid),
+    "kinetic": _tensorly(kinetic, slice(None, None, 10)),
     "Indian Pines": _tensorly(
-        "load_indian_pines", slice(64), slice(64), slice(None, None, 4)
+        lambda: indian_pines(repair=False), slice(64), slice(64), slice(None, None, 4)
     ),
-    "sea surface": _ferret("coads_climatology.cdf", "SST"),
-    "ocean": _ferret("ocean_atlas_subset.nc", "TEMP", EVERY_THIRD, EVERY_THIRD),
-    "winds": _ferret("monthly_navy_winds.cdf", "UWND", EVERY_THIRD, EVERY_THIRD),
+    "photograph": Source(
+        lambda folder: None, "scikit-learn", lambda folder: photograph().values[::4, ::4]
+    ),
+    "sea surface": _ferret("sea_surface_temperature"),
+    "ocean": _ferret("ocean_temperature", EVERY_THIRD, EVERY_THIRD),
+    "winds": _ferret("monthly_zonal_wind", EVERY_THIRD, EVERY_THIRD),
 }  # fmt: skip
 
 

@@ -18,12 +18,12 @@ import numpy as np
 from lowtucker.lab.bench.datasets import Holes
 from lowtucker.tensor import fold, unfold
 
-__all__ = ["IMPUTERS", "Candidate", "Filled", "Imputer", "held_out"]
+__all__ = ["IMPUTERS", "SIMPLE", "Candidate", "Filled", "Imputer", "held_out"]
 
 NumPyArray = np.ndarray[Any, Any]
 # Share of the known units that is held out to choose settings
 SHARE = 0.1
-TUCKER_RANKS, CP_RANKS = (2, 3, 4, 6, 8, 12), (2, 3, 5, 8, 12, 20, 30)
+TUCKER_RANKS, CP_RANKS = (2, 3, 4, 6, 8, 12, 16, 24), (2, 3, 5, 8, 12, 20, 30)
 # Iterations of TensorLy's methods; the default of both is 100
 ITERATIONS = 200
 # Columns that IterativeImputer regresses a column on, and the most columns it is given
@@ -144,6 +144,16 @@ def _nearest_neighbours(shape: tuple[int, ...]) -> list[Candidate]:
     ]
 
 
+def _column_means(shape: tuple[int, ...]) -> list[Candidate]:
+    """Means of columns, scikit-learn's default: the indices of a mode are the samples."""
+    from sklearn.impute import SimpleImputer
+
+    def imputer() -> Any:
+        return SimpleImputer(keep_empty_features=True)
+
+    return [_unfolded("samples are", k, True, imputer) for k in range(len(shape))]
+
+
 def _iterative(shape: tuple[int, ...]) -> list[Candidate]:
     """Bayesian ridge regression of every index of a mode on the nearest others, in turn."""
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
@@ -199,6 +209,7 @@ def _masked(array: NumPyArray) -> tuple[NumPyArray, NumPyArray]:
     return np.where(known, array, array[known].mean()), known.astype(float)
 
 
+SIMPLE = Imputer("SimpleImputer", _column_means)
 IMPUTERS = (
     Imputer("TensorLy tucker", _tucker),
     Imputer("TensorLy parafac", _parafac),

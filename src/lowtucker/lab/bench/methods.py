@@ -174,7 +174,7 @@ class TensorLy(Method):
         )  # fmt: skip
         rows = case.A.matrix.reshape(-1, *case.A.shape)
         _, seconds = timed(lambda: regressor.fit(rows, case.y), time.process_time)
-        error = relative_error(regressor.weight_tensor_, case.X_true.full())
+        error = relative_error(regressor.weight_tensor_, case.X_true)
         passes = regressor.n_iterations_ * (len(case.rank) + 1)
         return Outcome(error, float(passes), seconds)
 

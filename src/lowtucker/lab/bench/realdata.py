@@ -17,7 +17,7 @@ import numpy as np
 
 from lowtucker._array import one_blas_thread
 from lowtucker.lab.bench.datasets import Completion, Sensing, Task, missing_data, tasks
-from lowtucker.lab.bench.imputers import IMPUTERS
+from lowtucker.lab.bench.imputers import IMPUTERS, Imputer
 from lowtucker.lab.bench.timing import all_met, check_names, holds, target_text, timed
 from lowtucker.metrics import relative_error
 from lowtucker.operators import to_scipy
@@ -25,7 +25,7 @@ from lowtucker.recovery import complete, recover
 from lowtucker.run.result import Result
 from lowtucker.solvers import TIHT
 
-__all__ = ["DEFAULT", "NAMES", "Row", "chosen", "read", "run", "updated"]
+__all__ = ["DEFAULT", "NAMES", "Row", "chosen", "read", "run", "updated", "warm_up"]
 
 NumPyArray = np.ndarray[Any, Any]
 NAMES = (*(f"D{k}" for k in range(9)), "N1", "N2", "N3")
@@ -106,7 +106,7 @@ def run(works: Sequence[Task], folder: Path, quick: bool = False) -> Iterator[Ro
     quick : bool
         Only the library's own calls, without other methods.
     """
-    _warm_up(quick)
+    warm_up(() if quick else IMPUTERS)
     for work in works:
         reason = missing_data(work.source, folder)
         if reason:
@@ -236,7 +236,7 @@ def _note(result: Result) -> str:
     return ", ".join(parts)
 
 
-def _warm_up(quick: bool) -> None:
+def warm_up(imputers: Sequence[Imputer]) -> None:
     """Run every method on a small tensor, to exclude imports and other one-time costs."""
     from lowtucker.lab.bench.datasets import Holes
 
@@ -244,5 +244,5 @@ def _warm_up(quick: bool) -> None:
     hidden = np.random.default_rng(1).random(truth.shape) < 0.2
     holes = Holes(truth, hidden, np.arange(truth.size).reshape(truth.shape))
     complete(holes.array)
-    for imputer in () if quick else IMPUTERS:
+    for imputer in imputers:
         imputer(holes)
