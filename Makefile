@@ -10,7 +10,7 @@ KERNEL ?= Prescott
 DECIDING := tests/solvers tests/contracts/test_solvers.py tests/test_ranks.py tests/test_verdicts.py \
   tests/test_borderline.py tests/test_completion.py tests/test_fitting.py tests/integration/test_recover.py
 
-.PHONY: help setup demo test slow kernel lint types bench docs format clean
+.PHONY: help setup demo test slow kernel lint types bench docs dist format clean
 
 help:            ## this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/'
@@ -58,6 +58,9 @@ bench: setup     ## the numbers that BENCHMARKS asks for
 docs: setup      ## the documentation, into docs/_build/html; runs all examples: two minutes
 	$(BIN)/python -m sphinx -W --keep-going -n -b html docs docs/_build/html -d docs/_build/doctrees
 	@echo "open docs/_build/html/index.html"
+
+dist: setup      ## wheel and sdist, used in an empty environment: a minute
+	$(BIN)/python tools/check_distribution.py
 
 format: setup    ## rewrite the sources in the project's style
 	$(BIN)/ruff check --fix .

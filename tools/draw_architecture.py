@@ -44,11 +44,12 @@ INSIDE = {
     "_array": "NumPy, torch, JAX",
     "_plotting": "Matplotlib",
     "tensor": "Iterate, TuckerTensor; products, truncations, the tangent space",
-    "operators": "linear maps, Traits",
+    "operators": "maps, Traits",
     "io": "guarded readers",
-    "metrics": "errors, PSNR, SSIM",
+    "metrics": "errors, PSNR",
     "problem": "A, y, weights",
     "thresholding": "H_r; FORMATS",
+    "labels": "xarray, tables",
     "solvers": "one algorithm a file; Solver, State, Bound; auto",
     "uncertainty": "covariances; error bars; Calibration",
     "run": "loop, stopping rules, history; Scope: units, Ctrl-C, checkpoint; Result",
@@ -59,6 +60,7 @@ INSIDE = {
     "theory": "bounds, plans",
     "lab": "bench, app",
     "cli": "commands",
+    "datasets": "real data",
 }
 
 
