@@ -23,6 +23,7 @@ project_copyright = f"2026, {author}"
 version = release = lowtucker.__version__
 
 extensions = [
+    "accessible",
     "myst_parser",
     "sphinx.ext.autodoc",
     "sphinx.ext.autosummary",
@@ -80,6 +81,7 @@ html_title = "lowtucker"
 html_context = {"default_mode": "auto"}
 html_static_path = ["_static"]
 html_css_files = ["lowtucker.css"]
+html_js_files = [("lowtucker.js", {"defer": "defer"})]
 html_favicon = "_static/favicon.svg"
 html_show_sourcelink = False
 html_show_sphinx = False
@@ -100,5 +102,5 @@ html_theme_options = {
     "show_prev_next": True,
     "show_toc_level": 2,
     "navigation_with_keys": False,
-    "header_links_before_dropdown": 6,
+    "header_links_before_dropdown": 4,
 }

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import os
-import shutil
 import signal
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +12,7 @@ import numpy as np
 import pytest
 import threadpoolctl
 
+from browsers import Browsers
 from cpu import CPUSeconds
 
 # Problems are small: more BLAS threads would wait for each other more than they compute
@@ -112,16 +112,16 @@ def rng() -> np.random.Generator:
 
 
 @pytest.fixture(scope="session")
-def browser():
-    """Debian's Chromium, without network of its own."""
-    path = shutil.which("chromium")
-    if path is None:
-        pytest.skip("no chromium here; on Debian: apt-get install chromium")
+def browsers():
+    """Chromium and Firefox, started when asked for: ``browsers.page("firefox", "dark")``."""
     playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
     with playwright.sync_playwright() as driver:
-        started = driver.chromium.launch(
-            executable_path=path,
-            args=["--no-sandbox", "--disable-gpu", "--disable-background-networking"],
-        )
-        yield started
-        started.close()
+        made = Browsers(driver)
+        yield made
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def browser(browsers):
+    """Debian's Chromium, without network of its own."""
+    return browsers("chromium")

@@ -13,21 +13,10 @@ import warnings
 
 import matplotlib.pyplot as plt
 import numpy as np
-from tensorly.datasets import load_indian_pines
 
 import lowtucker as lt
 
-read = np.asarray(load_indian_pines().tensor[40:80, 40:80, ::4], dtype=np.float64)
-
-# %%
-# The file of TensorLy 0.10 has damaged values, which :doc:`/gallery/plot_03_hyperspectral`
-# explains: 3328 + k became 2560 + k. They are corrected first.
-suspect = (read >= 2560) & (read < 2816)
-cube = read
-for coarse in ((10, 10, 3), (16, 16, 4), (16, 16, 4), (24, 24, 6)):
-    expected = lt.sthosvd(cube, coarse).full()
-    cube = read + 768 * (suspect & (expected > read + 384))
-
+cube = lt.datasets.indian_pines().values[40:80, 40:80, ::4]
 rng = np.random.default_rng(0)
 known = rng.random(cube.shape) < 0.1
 array = np.where(known, cube, np.nan)

@@ -23,7 +23,7 @@ READ_ON_GITHUB = [
 ]
 MODULES = {
     "lowtucker.io": "io", "lowtucker.theory": "theory", "lowtucker.metrics": "metrics",
-    "lowtucker.estimators": "estimators",
+    "lowtucker.estimators": "estimators", "lowtucker.datasets": "datasets",
 }  # fmt: skip
 LINK = re.compile(r"\]\(([^()\s]+)\)")
 
@@ -42,7 +42,7 @@ def listed(text):
     """Return the names in the autosummary lists of a page."""
     found = []
     for block in re.findall(r"\.\. autosummary::\n(.*?)```", text, re.DOTALL):
-        found += re.findall(r"^   ([A-Za-z_.]+)$", block, re.MULTILINE)
+        found += re.findall(r"^   ([A-Za-z_.0-9]+)$", block, re.MULTILINE)
     return found
 
 
@@ -54,7 +54,7 @@ def prose(page):
 def test_every_public_name_is_on_one_api_page():
     pages = ("recover", "streams", "operators", "tensors", "solvers", "running")
     names = [name for page in pages for name in listed((DOCS / f"api/{page}.md").read_text())]
-    expected = set(lowtucker.__all__) - {"__version__", "io", "theory", "metrics"}
+    expected = set(lowtucker.__all__) - {"__version__", "io", "theory", "metrics", "datasets"}
     assert sorted(names) == sorted(expected)
 
 
@@ -95,20 +95,39 @@ def test_links_point_to_existing_files_or_are_valid_urls(page):
             assert (page.parent / address.path).exists(), target
 
 
-@pytest.fixture(scope="module")
-def drawing():
-    """Return the tool that draws the pictures of the architecture page."""
-    path = REPOSITORY / "tools" / "draw_architecture.py"
+def tool(name):
+    """Import a script of the folder tools."""
+    path = REPOSITORY / "tools" / f"{name}.py"
     spec = importlib.util.spec_from_file_location(path.stem, path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-@pytest.mark.parametrize("name", ["layers.svg", "path.svg"])
-def test_committed_pictures_equal_what_the_tool_draws(drawing, name):
-    drawn = drawing.PICTURES[name]().encode()
-    assert (DOCS / "images" / name).read_bytes() == drawn, "run python tools/draw_architecture.py"
+@pytest.mark.parametrize(
+    ("script", "name"),
+    [
+        ("draw_architecture", "layers.svg"),
+        ("draw_architecture", "path.svg"),
+        ("draw_decision", "decision.svg"),
+    ],
+)
+def test_committed_pictures_equal_what_the_tool_draws(script, name):
+    drawn = tool(script).PICTURES[name]().encode()
+    assert (DOCS / "images" / name).read_bytes() == drawn, f"run python tools/{script}.py"
+
+
+def test_comparison_in_the_readme_is_that_of_the_committed_benchmark():
+    writer = tool("write_compare")
+    readme = (REPOSITORY / "README.md").read_text()
+    shown = readme[readme.index(writer.BEGIN) + len(writer.BEGIN) : readme.index(writer.END)]
+    assert shown.strip() == writer.compared(writer.read()), "run python tools/write_compare.py"
+
+
+def test_cells_of_the_comparison_are_per_cent_or_powers_of_ten():
+    cell = tool("write_compare").cell
+    assert cell({"error": "0.1387", "seconds": "2.74"}) == "13.9 % (2.7 s)"
+    assert cell({"error": "1.06e-9", "seconds": "0.04"}) == "1e-09 (< 0.1 s)"
 
 
 def test_the_picture_of_the_layers_has_every_part_of_the_package():
@@ -118,14 +137,15 @@ def test_the_picture_of_the_layers_has_every_part_of_the_package():
 
 
 def test_exit_codes_on_the_cli_page_match_the_help_of_recover():
+    from click.testing import CliRunner
+
     from lowtucker.cli import main
 
-    def exit_codes(text):
-        sentence = re.search(r"Exit codes?:? (.*?)\.(?: |$)", " ".join(text.split()))
-        return sorted(map(int, re.findall(r"\b\d+\b", sentence[1])))
-
-    assert exit_codes((DOCS / "cli.md").read_text()) == [0, 1, 2, 3, 4, 130]
-    assert exit_codes(main.get_command(None, "recover").help) == [0, 2, 3, 4, 130]
+    shown = CliRunner().invoke(main, ["recover", "--help"]).output
+    codes = re.findall(r"^    (\d+) ", shown.partition("Exit codes:")[2], re.MULTILINE)
+    assert codes == ["0", "1", "2", "3", "4", "130"]
+    page = (DOCS / "cli.md").read_text()
+    assert re.findall(r"^\| (\d+) \|", page, re.MULTILINE) == codes
 
 
 @pytest.mark.parametrize(

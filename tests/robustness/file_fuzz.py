@@ -354,6 +354,7 @@ KINDS = [
     Kind("indices.txt", write_indices, lambda p: lt.io.load_indices(p, 3), False),
     Kind("lines.tsv", write_samples, read_lines, False),
     Kind("plain.h5", write_hdf5, products, False),
+    Kind("array.h5", write_hdf5, load, False),
     Kind(
         "gzip.h5",
         lambda p: write_hdf5(p, chunks=(40, 24), compression="gzip"),

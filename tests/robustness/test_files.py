@@ -151,10 +151,10 @@ def recovering(*more):
 
 
 READERS = {
-    "load_array": (ARRAYS, lambda p: lt.io.load_array(p)),
+    "load_array": ((*ARRAYS, ".h5"), lambda p: lt.io.load_array(p)),
     "load_array mapped": ((".npy",), lambda p: lt.io.load_array(p, mmap=True)),
     "load_array by name": (
-        (".npy", ".npz", ".mat"),
+        (".npy", ".npz", ".mat", ".h5"),
         lambda p: lt.io.load_array(p, lt.io.describe(p)[0].name),
     ),
     "load_sparse": (ARRAYS, lambda p: lt.io.load_sparse(p)),
@@ -166,10 +166,10 @@ READERS = {
     "load_video": ((*ARRAYS, ".gif"), lambda p: load_video(p)),
     "images": ((".png",), lambda p: load_video(Path(p).parent)),
     "recover A": ((*ARRAYS, ".h5"), lambda p: run("recover", p, *recovering("--order", "C")[2:])),
-    "recover Y": (ARRAYS, lambda p: run("recover", "A.npy", p, *recovering()[3:])),
+    "recover Y": ((*ARRAYS, ".h5"), lambda p: run("recover", "A.npy", p, *recovering()[3:])),
     "--weights": (ARRAYS, lambda p: run(*recovering("--weights", p))),
     "--start": (ARRAYS, lambda p: run(*recovering("--start", p))),
-    "--truth": (ARRAYS, lambda p: run(*recovering("--truth", p))),
+    "--truth": ((*ARRAYS, ".h5"), lambda p: run(*recovering("--truth", p))),
     "complete": (
         (*ARRAYS, *TABLES),
         lambda p: run("complete", p, "--shape", "2,2", "--rank", "1,1", "-o", "x.npz"),
