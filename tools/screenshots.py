@@ -54,9 +54,16 @@ def site() -> Iterator[Shot]:
             yield f"site/{name.replace('/', '-')}", path.as_uri(), nothing
 
 
+def ready(page: Page) -> None:
+    """Wait for a tab of the playground, and for its pictures."""
+    page.wait_for_selector("html[data-ready=true]")
+    if page.locator("#picture").is_visible():
+        page.wait_for_selector("#picture [data-part=why]", timeout=1000 * SECONDS)
+
+
 def run(page: Page) -> None:
     """Run a tab of the playground with its settings, on its example where it wants a file."""
-    page.wait_for_selector("html[data-ready=true]")
+    ready(page)
     panel = page.get_by_role("tabpanel")
     button = panel.get_by_role("button", name="Run", exact=True)
     if not button.is_visible():
@@ -68,9 +75,10 @@ def run(page: Page) -> None:
 
 def playground(url: str) -> Iterator[Shot]:
     """Return the tabs of the playground, before and after a run."""
-    for tab in ("synthetic", "data", "phase"):
-        yield f"app/{tab}-before", f"{url}?tab={tab}", nothing
+    for tab in ("picture", "synthetic", "data", "phase"):
+        yield f"app/{tab}-before", f"{url}?tab={tab}", ready
         yield f"app/{tab}-after", f"{url}?tab={tab}", run
+    yield "app/picture-fails", f"{url}?tab=picture&missing=95&scratches=0", run
 
 
 def reports(folder: Path) -> Iterator[Shot]:

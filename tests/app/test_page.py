@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import re
 from contextlib import contextmanager
 from pathlib import Path
@@ -9,12 +11,14 @@ from urllib.parse import parse_qs, urlsplit
 
 import numpy as np
 import pytest
+from PIL import Image
 
 import lowtucker as lt
 from app.hostile import FILES, content
 from app.served import ended as process_ended
 from app.served import eventually
 from lowtucker.datasets import flame
+from lowtucker.lab.app.photo import photo
 from lowtucker.lab.video import save_gif
 
 pytestmark = pytest.mark.slow
@@ -227,6 +231,43 @@ def test_data_of_approximately_low_rank_are_approximated(browser, server):
         assert not page.locator("#data .badge.no").count()
 
 
+def test_preset_with_too_few_measurements_of_a_file_fails(browser, server):
+    with opened(browser, server, "tab=data&known=none") as page:
+        page.click("#data [data-part=example]")
+        page.wait_for_selector("#data .run:enabled")
+        page.click("text=Too few: this fails >> visible=true")
+        page.wait_for_selector("#data .outcome .badge.no", timeout=60_000)
+        assert "fewer than its degrees of freedom" in page.inner_text("#data .story")
+        assert "not recovered" in page.inner_text("#data .outcome")
+
+
+def test_patterns_add_up_to_the_photograph(browser, server):
+    """The third picture is the truncated HOSVD at the rank of the slider, to one of 256 levels."""
+    images = "[...document.querySelectorAll('[data-part=why] canvas')].map((c) => c.toDataURL())"
+    X = photo()
+    with opened(browser, server, "patterns=5") as page:
+        page.wait_for_selector("[data-part=why]")
+        seen = []
+        for rank in (5, 30):
+            page.locator("[data-field=patterns]").fill(str(rank))
+            urls = page.evaluate(images)
+            png = base64.b64decode(urls[2].partition(",")[2])
+            shown = np.asarray(Image.open(io.BytesIO(png)).convert("RGB"), dtype=float)
+            truncated = lt.hosvd(X, (rank, rank, 3)).full()
+            assert np.abs(shown - 255 * np.clip(truncated, 0, 1)).max() <= 0.51
+            dof = lt.degrees_of_freedom(X.shape, (rank, rank, 3))
+            words = page.inner_text("[data-part=why-words]")
+            assert f"({rank}, {rank}, 3): {dof:,} degrees of freedom" in words
+            error = float(lt.metrics.relative_error(truncated, X))
+            assert f"relative error of {error:.3g}" in words
+            seen += urls
+        assert len(set(seen)) == 6
+        assert eventually(lambda: "patterns=30" in page.evaluate("location.search"))
+        page.focus("[data-field=patterns]")
+        page.keyboard.press("ArrowRight")
+        assert "(31, 31, 3)" in page.inner_text("[data-part=why-words]")
+
+
 def test_files_dropped_outside_the_box_are_accepted(browser, server):
     with opened(browser, server, refused=True) as page:
         page.evaluate("""() => {
@@ -245,7 +286,8 @@ def test_verdict_covers_only_computed_cells(browser, server):
     with opened(browser, server, query) as page:
         page.click("#phase .run")
         ended(page, "phase")
-        said = page.inner_text("#phase .verdicts")
+        said = page.inner_text("#phase .outcome")
+        assert "m \N{GREATER-THAN OR EQUAL TO} 3" in said
         assert "recovered in all computed cells: at the ranks (1,1,1). 1 of 2 cells" in said
         assert "at all ranks" not in said
 
@@ -262,7 +304,8 @@ def test_stop_button_stops_the_run(browser, server):
         page.wait_for_selector("#phase td[data-rate]")
         before = server.workers()
         page.click("#phase .run")
-        assert page.inner_text("#phase .verdicts") == "Stopped."
+        said = page.inner_text("#phase .outcome")
+        assert said == "How many measurements are enough? Stopped."
         assert page.inner_text("#phase .run") == "Run"
         assert eventually(lambda: any(map(process_ended, before)))
         filled = page.locator("#phase td[data-rate]").count()

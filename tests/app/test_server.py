@@ -24,8 +24,11 @@ from app.served import LONG, ended, eventually, folders, kept, playground
 from lowtucker import datasets
 from lowtucker.cli import main
 from lowtucker.lab.app.guard import host_allowed
+from lowtucker.lab.app.limits import Limits
+from lowtucker.lab.app.photo import photo
 from lowtucker.lab.app.problems import load
 from lowtucker.lab.app.processes import BusyError
+from lowtucker.lab.app.settings import parsed
 from lowtucker.lab.app.uploads import Store
 from lowtucker.lab.video import save_gif
 
@@ -82,7 +85,35 @@ def test_nothing_else_is_served(server, path):
     assert server.ask("GET", path)[0] == 404
 
 
+def test_leading_patterns_are_the_truncated_hosvd(server):
+    status, _, body = server.ask("GET", "/api/patterns")
+    assert status == 200
+    told = json.loads(body)
+
+    def array(text, shape):
+        return np.frombuffer(base64.b64decode(text), "<f4").reshape(shape)
+
+    rank, X = told["rank"], photo()
+    assert told["shape"] == list(X.shape)
+    assert told["norm"] == pytest.approx(np.linalg.norm(X))
+    core = array(told["core"], rank)
+    factors = [array(U, (-1, r)) for U, r in zip(told["factors"], rank, strict=True)]
+    for r in (1, 2, 9):
+        few = (r, r, min(r, 3))
+        parts = [U[:, :k] for U, k in zip(factors, few, strict=True)]
+        made = np.einsum("abc,ia,jb,kc->ijk", core[:r, :r, : few[2]], *parts)
+        assert np.abs(made - lt.hosvd(X, few).full()).max() < 1e-5
+
+
 # ---- settings ----
+
+
+def test_diagrams_fill_coarse_to_fine_with_the_transition_last():
+    cells = parsed({"tab": "phase"}, Limits()).cells()
+    assert len(set(cells)) == 36
+    corners = {(rank, ratio) for rank, ratio, _ in cells[:4]}
+    assert corners == {((r,) * 3, q) for r in (1, 4) for q in (0.5, 2.0)}
+    assert {ratio for _, ratio, _ in cells[-4:]} == {1.062}  # takes as long as all others
 
 
 def test_settings_are_described(server):

@@ -231,7 +231,7 @@ def _phase_code(setting: Phase) -> str:
         "rates = {}",
         f"for rank in {list(setting.ranks)}:",
         "    dof = lt.degrees_of_freedom(shape, rank)",
-        f"    for m in [m for m in (round(ratio * dof) for ratio in ratios){most}]:",
+        f"    for m in [m for m in (max(1, round(ratio * dof)) for ratio in ratios){most}]:",
         "        found = lt.theory.phase_transition(",
         f'            "{setting.operator}", shape, rank, measurements=[m],'
         f' trials={setting.trials}, solver="{setting.solver}",',

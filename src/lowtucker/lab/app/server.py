@@ -20,6 +20,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from lowtucker._version import __version__
+from lowtucker.lab.app.anatomy import anatomy
 from lowtucker.lab.app.connections import limited
 from lowtucker.lab.app.events import Events
 from lowtucker.lab.app.guard import Guard, is_loopback
@@ -53,6 +54,8 @@ class Playground:
         self.workers = Workers(limits.runs)
         self.uploads = Store(limits.files)
         self.results = Store(limits.files)
+        self.decomposing = asyncio.Lock()
+        self.decomposed: dict[str, Any] | None = None
 
     async def close(self) -> None:
         """Stop all runs and remove all files."""
@@ -66,6 +69,13 @@ class Playground:
             "version": __version__, "limits": self.limits.to_json(),
             "suffixes": [*ARRAYS, *VIDEOS],
         })  # fmt: skip
+
+    async def patterns(self, request: Request) -> Response:
+        """Return the photograph as patterns and their mixture; computed once."""
+        async with self.decomposing:
+            if self.decomposed is None:
+                self.decomposed = await asyncio.to_thread(anatomy)
+        return JSONResponse(self.decomposed)
 
     async def describe(self, request: Request) -> Response:
         """Check settings; return derived numbers and equivalent Python code."""
@@ -223,6 +233,7 @@ def create_app(limits: Limits | None = None, bound: str = "127.0.0.1") -> Starle
         routes=[
             Route("/", index),
             Route("/api/about", playground.about),
+            Route("/api/patterns", playground.patterns),
             Route("/api/describe", playground.describe, methods=["POST"]),
             Route("/api/run", playground.run, methods=["POST"]),
             Route("/api/uploads", playground.upload, methods=["POST"]),

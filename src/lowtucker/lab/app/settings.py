@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +21,9 @@ FIGURES = tuple(f"fig{k}" for k in range(1, 8))
 # Operators with at most as many measurements as the tensor has entries
 LIMITED = ("entries", "dct")
 AXES = ("rows", "columns", "frames")
+# Ends of a diagram, in measurements per degree of freedom; where cells take longest (measured:
+# at 8x8x8, ten trials of a cell take 2-8 s of CPU near 1.1, 0.1-1 s elsewhere)
+LEAST, HARDEST = 0.5, 1.1
 # Epochs of a run; of "auto" on real data, where more epochs only try other starts
 EPOCHS, FEW = 500, 60
 
@@ -97,10 +100,11 @@ class Phase:
         """Return (rank, ratio, m), coarse to fine, without those that cannot be measured.
 
         The first cells are those of a coarse grid over the whole diagram, each further round halves
-        its mesh. Within a round, easy cells are first: those that fail take longest.
+        its mesh. Within a round, cells far from the transition are first: those near it try many
+        starts.
         """
-        made = [(self.ranks[i], self.ratios[j], round(self.ratios[j] * dof))
-                for i, j in _coarse_to_fine(len(self.ranks), len(self.ratios))
+        made = [(self.ranks[i], self.ratios[j], max(1, round(self.ratios[j] * dof)))
+                for i, j in _coarse_to_fine(len(self.ranks), self.ratios)
                 for dof in (degrees_of_freedom(self.shape, self.ranks[i]),)]  # fmt: skip
         most = math.prod(self.shape) if self.operator in LIMITED else math.inf
         return [cell for cell in made if cell[2] <= most]
@@ -126,12 +130,12 @@ class Figure:
         return {}
 
 
-def _coarse_to_fine(rows: int, columns: int) -> list[tuple[int, int]]:
+def _coarse_to_fine(rows: int, ratios: Sequence[float]) -> list[tuple[int, int]]:
     """Return the places of a grid: a coarse one with both ends first, then halved again and again.
 
     Examples
     --------
-    >>> _coarse_to_fine(1, 5)
+    >>> _coarse_to_fine(1, (0.5, 0.875, 1.25, 1.625, 2.0))
     [(0, 4), (0, 0), (0, 2), (0, 3), (0, 1)]
     """
 
@@ -141,9 +145,10 @@ def _coarse_to_fine(rows: int, columns: int) -> list[tuple[int, int]]:
         return next(r for r in range(1, 32) if any(
             k == round((n - 1) * part / 2**r) for part in range(1, 2**r)))  # fmt: skip
 
+    columns = len(ratios)
     places = [(i, j) for i in range(rows) for j in range(columns)]
     return sorted(places, key=lambda at: (max(round_of(at[0], rows), round_of(at[1], columns)),
-                                          -at[1], at[0]))  # fmt: skip
+                                          -abs(ratios[at[1]] - HARDEST), at))  # fmt: skip
 
 
 def degrees_of_freedom(shape: tuple[int, ...], rank: tuple[int, ...]) -> int:
@@ -253,10 +258,10 @@ def _phase(words: Words, limits: Limits) -> Phase:
     largest = words.integer("largest", 4, 1, min(shape))
     columns = words.integer("columns", 9, 2, 20)
     most = words.number("most", 2.0, 1.1, 20)
-    trials = words.integer("trials", 5, 1, limits.trials)
+    trials = words.integer("trials", 10, 1, limits.trials)
     operator = words.choice("operator", OPERATORS, "gaussian")
-    steps = (most - 1) / (columns - 1)
-    ratios = tuple(round(1 + steps * k, 3) for k in range(columns))
+    steps = (most - LEAST) / (columns - 1)
+    ratios = tuple(round(LEAST + steps * k, 3) for k in range(columns))
     ranks = tuple((r,) * len(shape) for r in range(1, largest + 1))
     if len(ratios) * len(ranks) > limits.cells:
         raise SettingError(

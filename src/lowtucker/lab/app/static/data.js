@@ -2,7 +2,7 @@
 import { counted, make, part, read, say, write } from "./dom.js";
 import { Panel } from "./panel.js";
 import { decoded, draw } from "./pictures.js";
-import { Recovery, bars } from "./recovery.js";
+import { Recovery, bars, critical } from "./recovery.js";
 import { example, forget, upload } from "./stream.js";
 
 const AXES = ["rows", "columns", "frames"];
@@ -26,6 +26,7 @@ export class Data extends Panel {
         if (kind === "drop") this.dropped(event);
       });
     }
+    for (const button of this.root.querySelectorAll("[data-per-dof]")) button.addEventListener("click", () => this.perDof(Number(button.dataset.perDof)));
     this.listenToPreview();
     addEventListener("pagehide", () => this.file && forget(this.file.key));
   }
@@ -33,6 +34,15 @@ export class Data extends Panel {
   dropped(event) {
     const file = event.dataTransfer.files[0];
     if (file) this.take(() => upload(file), file);
+  }
+
+  // A run with so many measurements per degree of freedom of the given rank.
+  async perDof(ratio) {
+    if (this.running) this.stop();
+    write(this.root, { known: "given" });
+    await this.ask();
+    if (this.wrong) return;
+    await this.preset(`share=${Math.min(100, (100 * ratio * this.facts.dof) / this.facts.entries).toPrecision(2)}`);
   }
 
   more() { return this.file ? { file: this.file.key } : {}; }
@@ -155,7 +165,7 @@ export class Data extends Panel {
     part(this.root, "story").replaceChildren(
       "This part has ", b(counted(facts.entries)), " entries. It is recovered from ", b(counted(facts.m)), " measurements: ",
       ...(facts.dof === null ? ["held-out measurements decide on a rank."] : [b(`${facts.ratio.toPrecision(3)} measurements`), ` per degree of freedom (${counted(facts.dof)} at this rank).`]),
-      " Real clips are only approximately of low rank, so a small error remains.",
+      ` ${critical(facts.ratio) || "Real clips are only approximately of low rank, so a small error remains."}`,
     );
     bars(part(this.root, "bars"), facts);
   }

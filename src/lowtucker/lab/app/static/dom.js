@@ -56,6 +56,7 @@ export function write(root, values) {
     controls.forEach((control, k) => {
       const value = words[k] ?? "";
       if (control.type === "range" && Number(value) > Number(control.max)) control.max = value;
+      if (control.type === "range" && Number(value) < Number(control.min)) control.min = value;
       if (control.tagName !== "SELECT" || [...control.options].some((o) => o.value === value)) control.value = value;
     });
   }

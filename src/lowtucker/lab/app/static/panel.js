@@ -2,6 +2,9 @@
 import { label, make, mark, part, read, say, write } from "./dom.js";
 import { describe, run } from "./stream.js";
 
+// Fields that change what is drawn, not what is computed
+const VIEW = ["x", "y", "patterns"];
+
 export class Panel {
   constructor(id) {
     this.id = id;
@@ -57,8 +60,8 @@ export class Panel {
     label(this.root);
     this.adapt(event.target);
     this.onChange?.();
-    if (["x", "y"].includes(name)) this.redraw();
-    if (!["x", "y", "slice"].includes(name)) this.check();
+    if (VIEW.includes(name)) this.redraw();
+    else if (name !== "slice") this.check();
   }
 
   // Let the server check the settings; only the last request counts.

@@ -66,6 +66,7 @@ class Heat {
 export class Phase extends Panel {
   constructor() {
     super("phase");
+    this.preset = this.values().preset;
     this.curves = new Curves(this.root);
     this.gallery = new Gallery(this.root);
     this.root.querySelector("details").addEventListener("toggle", () => this.curves.tabulate());
@@ -75,21 +76,31 @@ export class Phase extends Panel {
     const own = this.values().preset === "grid";
     part(this.root, "grid").hidden = !own;
     part(this.root, "trials").hidden = ["fig6", "fig7"].includes(this.values().preset); // one clip each
-    if (target?.dataset.field === "preset") this.story();
+    if (target?.dataset.field === "preset") this.choose();
   }
 
-  restore(values) { super.restore(values); this.story(); }
+  // Another experiment: its story, and no answer yet.
+  choose() {
+    this.story();
+    if (this.running) return;
+    this.preset = this.values().preset;
+    this.found = null;
+    this.answer();
+  }
+
+  restore(values) { super.restore(values); this.choose(); }
   story() { part(this.root, "story").textContent = STORIES[this.values().preset]; }
 
   begin() {
     this.preset = this.values().preset;
     this.rows = [];
+    this.found = null;
     this.done = 0;
     this.heats = {};
     this.curves.clear();
     this.gallery.clear();
     part(this.root, "curves").hidden = true;
-    for (const name of ["diagrams", "verdicts", "notices"]) part(this.root, name).replaceChildren();
+    for (const name of ["diagrams", "notices"]) part(this.root, name).replaceChildren();
     this.progress("Starting…");
   }
 
@@ -181,12 +192,12 @@ export class Phase extends Panel {
   success() {
     const grid = this.preset === "grid", y = grid ? "y" : this.preset === "fig5" ? "mean_epochs" : "success_rate";
     const groups = grouped(this.rows, (row) => `${row.algorithm} ${row.rank.replaceAll("-", ",")}`.trim());
-    const ranks = [...new Set(this.rows.map((row) => row.rank))];
-    const curves = [...groups].map(([name, rows]) => {
+    const ranks = [...new Set(this.rows.map((row) => row.rank))].sort();
+    const curves = [...groups].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, rows]) => {
       const sorted = [...rows].sort((a, b) => (grid ? a.x - b.x : a.m - b.m));
       return { label: name, color: PALETTE[ranks.indexOf(rows[0].rank) % PALETTE.length], dash: rows[0].algorithm === "TIHT" ? [6, 4] : undefined, x: sorted.map((r) => (grid ? r.x : r.m)), y: sorted.map((r) => r[y]) };
     });
-    return [curves, { x: grid ? "measurements per degree of freedom" : "measurements m", y: y === "mean_epochs" ? "mean epochs" : "share recovered", log: false, domain: grid ? [1, Math.max(...this.event.ratios)] : this.domain() }];
+    return [curves, { x: grid ? "measurements per degree of freedom" : "measurements m", y: y === "mean_epochs" ? "mean epochs" : "share recovered", log: false, domain: grid ? [Math.min(...this.event.ratios), Math.max(...this.event.ratios)] : this.domain() }];
   }
 
   domain() { return this.preset === "fig3" ? [18, 102] : [240, 460]; }
@@ -203,18 +214,21 @@ export class Phase extends Panel {
     const times = (q) => `${Number(q.toFixed(2))} × dof`;
     let least = null;
     for (const q of ratios) { if (!all(q)) break; least = q; }
-    if (!ratios.length) return "Done. No cell was computed: all need more measurements than there are entries.";
-    if (least === null) return `Done. Even at m = ${times(ratios[0])}, the largest ratio, not all ranks are recovered.`;
+    if (!ratios.length) return ["no", "none", "No cell was computed: all need more measurements than there are entries."];
+    if (least === null) return ["no", `more than ${times(ratios[0])}`, "Not all ranks are recovered even at the largest ratio."];
     const there = this.rows.filter((row) => row.x >= least), wanted = this.event.ratios.filter((q) => q >= least).length * this.event.ranks.length;
-    if (there.length === wanted) return `Done. For m ≥ ${times(least)}, at least 95 % are recovered at all ranks.`;
+    if (there.length === wanted) return ["yes", `m ≥ ${times(least)}`, "At least 95 % are recovered at all ranks."];
     const ranks = this.event.ranks.map((r) => r.join("-")).filter((r) => there.some((row) => row.rank === r)).map((r) => `(${r.replaceAll("-", ",")})`);
-    return `Done. For m ≥ ${times(least)}, at least 95 % are recovered in all computed cells: at the ranks ${ranks.join(", ")}. ${wanted - there.length} of ${wanted} cells were not computed: they need more measurements than there are entries.`;
+    return ["yes", `m ≥ ${times(least)}`, `At least 95 % are recovered in all computed cells: at the ranks ${ranks.join(", ")}. ${wanted - there.length} of ${wanted} cells were not computed: they need more measurements than there are entries.`];
   }
+
+  question() { return this.preset === "grid" ? "How many measurements are enough?" : `Figure ${this.preset.slice(3)}:`; }
+  answers() { return this.found ? [this.found] : []; }
 
   finished(text) {
     for (const heat of Object.values(this.heats)) for (const field of heat.fields.values()) delete field.dataset.guess;
-    const done = text || (this.preset === "grid" ? this.turning() : `Done: ${this.done} of ${this.total}.`);
-    part(this.root, "verdicts").replaceChildren(make("p", { class: "verdict" }, done));
+    const [kind, word, said] = this.preset === "grid" ? this.turning() : ["", "done", `${this.done} of ${this.total} computed.`];
+    this.found = text ? null : [kind, "", word, said];
     part(this.root, "progress").hidden = true;
     this.total = 0;
   }

@@ -2,6 +2,7 @@
 import { make, part } from "./dom.js";
 import { Panel } from "./panel.js";
 import { Recovery } from "./recovery.js";
+import { Why } from "./why.js";
 
 // Relative errors up to here count as success: the holes cannot be seen any more.
 const GOOD = 0.2;
@@ -10,6 +11,7 @@ export class Picture extends Panel {
   constructor() {
     super("picture");
     this.recovery = new Recovery(this.root, () => "rgb", { judge: (event) => this.judge(event) });
+    this.why = new Why(this.root);
   }
 
   tell(facts) {
@@ -32,6 +34,6 @@ export class Picture extends Panel {
   begin() { this.recovery.begin(); part(this.root, "curves").hidden = false; }
   hear(event) { this.recovery.hear(event); }
   answers() { return this.recovery.answers(); }
-  redraw() { this.recovery.draw(); }
+  redraw() { this.recovery.draw(); this.why.draw(); }
   finished() { this.recovery.stopped(); }
 }

@@ -161,6 +161,12 @@ export class Recovery {
   }
 }
 
+// What the number of measurements means for the degrees of freedom, where it is critical.
+export function critical(ratio) {
+  if (ratio === null || ratio >= 1.5) return "";
+  return ratio < 1 ? "This is fewer than its degrees of freedom: recovery is impossible." : "This is close to the minimum.";
+}
+
 // Three bars to scale: entries, measurements, degrees of freedom.
 export function bars(place, facts) {
   const most = Math.max(facts.entries, facts.m);

@@ -14,6 +14,7 @@ const post = (path, body, signal) => fetch(path, { method: "POST", body, signal 
 }).then(answer);
 
 export const about = async () => (await answer(await fetch("/api/about"))).json();
+export const patterns = async () => (await answer(await fetch("/api/patterns"))).json();
 export const describe = async (values, signal) => (await post("/api/describe", JSON.stringify(values), signal)).json();
 export const upload = async (file) => (await post(`/api/uploads?name=${encodeURIComponent(file.name)}`, file)).json();
 export const example = async () => (await post("/api/uploads?example=flame", "")).json();

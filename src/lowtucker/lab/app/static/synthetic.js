@@ -1,7 +1,7 @@
 // Tab 2: recovery of a synthetic tensor.
 import { counted, make, part } from "./dom.js";
 import { Panel } from "./panel.js";
-import { Recovery, bars } from "./recovery.js";
+import { Recovery, bars, critical } from "./recovery.js";
 
 export class Synthetic extends Panel {
   constructor() {
@@ -23,10 +23,9 @@ export class Synthetic extends Panel {
   tell(facts) {
     const b = (text) => make("b", {}, text);
     const shape = this.values().shape.replaceAll(",", " × ");
-    const few = facts.ratio < 1 ? "This is fewer than its degrees of freedom: recovery is impossible." : facts.ratio < 1.5 ? "This is close to the minimum." : "";
     part(this.root, "story").replaceChildren(
       "A tensor of ", b(shape), " has ", b(counted(facts.entries)), " entries, but one of this Tucker rank has only ", b(counted(facts.dof)),
-      " degrees of freedom. It is recovered from ", b(counted(facts.m)), ` measurements, ${(100 * facts.share).toPrecision(3)} % of its entries. ${few}`,
+      " degrees of freedom. It is recovered from ", b(counted(facts.m)), ` measurements, ${(100 * facts.share).toPrecision(3)} % of its entries. ${critical(facts.ratio)}`,
     );
     bars(part(this.root, "bars"), facts);
   }
