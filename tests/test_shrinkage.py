@@ -247,6 +247,11 @@ def test_fibres_are_held_out_where_fibres_are_missing():
     assert how_missing.missing_fibres(sampled(seen)) is None
     by_chance = rng(0).random(seen.shape) < 0.1  # some of the short fibres are empty
     assert how_missing.missing_fibres(sampled(by_chance)) is None
+    few = rng(0).random((40, 30, 3)) < 0.05  # most of the pixels have no colour by chance
+    assert how_missing.missing_fibres(sampled(few)) is None
+    pixels = np.repeat(few[:, :, :1], 3, axis=2)
+    assert how_missing.missing_fibres(sampled(pixels)) == 2
+    assert how_missing.missing_fibres(sampled(few[:, :, :1])) is None  # a mode of one entry
     for mode in range(3):
         gone = np.moveaxis(seen.copy(), mode, 2)
         gone[rng(mode).random(gone.shape[:2]) < 0.3] = False
@@ -295,6 +300,17 @@ def test_weights_of_a_stack_are_not_negative_and_follow_the_better_guess():
     other = truth + 0.1 * rng(3).standard_normal(400)
     guesses = np.stack([good, np.where(np.arange(400) == 0, tail, other)], axis=1)
     assert stacking._weights([guesses], [tail]).min() > 0.2
+
+
+def test_pixels_that_are_missing_in_all_colours_are_held_out_as_pixels():
+    """Single colours of a pixel are predicted by its others: the error would seem far smaller."""
+    height, width = np.linspace(0, 3, 30)[:, None], np.linspace(0, 4, 40)
+    grey = np.sin(height * width) + np.cos(3 * width) + 0.3 * rng(1).standard_normal((30, 40))
+    X = np.stack([1.0 * grey, 0.9 * grey, 1.1 * grey + 0.2], axis=2)
+    known = rng(2).random((30, 40)) < 0.2
+    result = lt.complete(np.where(known[:, :, None], X, np.nan))
+    low, high = result.error_interval
+    assert low < lt.metrics.relative_error(result.X, X) < high
 
 
 def test_additive_data_with_missing_fibres_are_filled(short):

@@ -396,6 +396,14 @@ def test_code_generates_the_example(server, tmp_path, monkeypatch):
     assert events["result"][0]["best"] <= events["result"][0]["error"]
 
 
+def test_float32_rows_give_no_notices(server):
+    _, _, content = server.ask("POST", "/api/uploads?example=flame", b"")
+    events = server.run(tab="data", file=json.loads(content)["key"], rows="9:20", columns="9:20",
+                        frames="2:7", rank="2,2,2")  # fmt: skip
+    assert "notice" not in events
+    assert events["problem"][0]["before"]["what"] == "least norm"
+
+
 def test_clip_in_colour_and_a_gif(server, tmp_path):
     colour = np.random.default_rng(0).integers(0, 256, (6, 16, 20, 3)).astype(np.uint8)
     np.save(tmp_path / "colour.npy", colour)

@@ -14,7 +14,8 @@ from lowtucker.problem import Problem
 __all__ = ["additive_effects", "distinct", "held_like_the_holes", "missing_fibres", "places_of"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Fibres of a mode are missing as a whole where the empty ones hold so much of what is missing
+# Fibres of a mode are missing as a whole where the empty ones hold so much more of what is missing
+# than by chance
 FIBRES = 0.5
 # Weights are not divided by zero
 TINY = np.finfo(float).tiny
@@ -55,20 +56,22 @@ def distinct(problem: Problem) -> Problem:
 def missing_fibres(problem: Problem) -> int | None:
     """Mode along which whole fibres are missing, if that is how most entries are missing.
 
-    Empty fibres hold the share :math:`(1 - p)^{n_k - 1}` of what is missing where entries are
-    missing at random; they must hold much more than that.
+    Empty fibres hold all that is missing where fibres are missing as a whole, and the share
+    :math:`(1 - p)^{n_k - 1}` where entries are missing at random: they must hold the larger part
+    of the difference. So three colours of a pixel count too, of which few are known.
     """
     seen = observed(problem)
     missing = seen.size - np.count_nonzero(seen)
-    if not missing or seen.ndim < 2:
+    if not missing:
         return None
-    share = missing / seen.size
-    excess = [
-        np.count_nonzero(~seen.any(axis=k)) * n / missing - share ** (n - 1)
-        for k, n in enumerate(seen.shape)
-    ]
+    share, excess = missing / seen.size, np.zeros(seen.ndim)
+    for k, n in enumerate(seen.shape):
+        by_chance = share ** (n - 1)
+        if by_chance < 1:
+            empty = np.count_nonzero(~seen.any(axis=k)) * n / missing
+            excess[k] = (empty - by_chance) / (1 - by_chance)
     mode = int(np.argmax(excess))
-    return mode if excess[mode] > FIBRES else None
+    return mode if seen.ndim > 1 and excess[mode] > FIBRES else None
 
 
 def held_like_the_holes(

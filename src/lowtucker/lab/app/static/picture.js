@@ -18,7 +18,7 @@ export class Picture extends Panel {
     const b = (text) => make("b", {}, text), known = (100 * facts.share).toPrecision(3);
     part(this.root, "story").replaceChildren(
       "A real photograph, of which only ", b(`${known} %`), " of the pixels are known. Rows, columns and colours of a picture resemble each other, so it is nearly ",
-      "a tensor of low rank: that is enough to fill in the rest.",
+      "a tensor of low rank. Is that enough to fill in the rest?",
     );
   }
 

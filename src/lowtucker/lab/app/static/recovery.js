@@ -46,6 +46,7 @@ export class Recovery {
     this.root = root;
     this.colours = colours;
     this.stacked = stacked;
+    this.own = Boolean(judge); // the page judges beside Run, the cards show the solver's own verdict
     this.judge = judge ?? ((event) => (event.best === null ? verdict(event) : nearness(event)));
     this.curves = new Curves(root);
     this.gallery = new Gallery(root);
@@ -110,11 +111,12 @@ export class Recovery {
     run.done = true;
     const [kind, word, text] = this.judge(event);
     run.answer = [kind, this.runs.size > 1 ? event.solver : "", word, text];
-    const badge = make("span", { class: `badge ${kind}` }, word);
+    const [tone, headline, said] = this.own ? verdict(event) : [kind, word, text];
+    const badge = make("span", { class: `badge ${tone}` }, headline);
     const numbers = [["error", short(event.error)], ["residual", short(event.residual)], ["effort", `${counted(event.epochs)} epochs, ${short(event.passes)} passes, ${short(event.seconds)} s`]];
     const list = make("dl", {}, ...numbers.flatMap(([name, text]) => [make("dt", {}, name), make("dd", {}, text)]));
     run.card.dataset.status = event.status;
-    run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, text), list);
+    run.card.replaceChildren(make("h3", {}, event.solver, badge), make("p", {}, said), list);
     this.picture(event);
     this.draw();
   }
