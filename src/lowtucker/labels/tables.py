@@ -56,8 +56,6 @@ class TableData(Data):
         Of the columns of labels.
     value : str
         Name of the column of values.
-    row : str
-        What a row is called, with the number of the first one: "row 0".
     """
 
     def __init__(
