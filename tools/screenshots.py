@@ -106,7 +106,7 @@ def notebook(folder: Path) -> Iterator[Shot]:
     X = lt.random_tucker((20, 20, 10), (3, 3, 2), seed=0)
     for name, m in (("success", 1500), ("failure", 150)):
         A = lt.gaussian(X.shape, m, seed=1)
-        result = lt.recover(A, A(X), rank=(3, 3, 2), seed=2, max_epochs=30)
+        result = lt.recover(A, A.forward(X), rank=(3, 3, 2), seed=2, max_epochs=30)
         path = folder / f"{name}.html"
         head = "<!doctype html><html lang=en><meta charset=utf-8><title>A result</title>"
         style = "<style>:root{color-scheme:light dark}body{font-family:sans-serif}</style>"
@@ -120,9 +120,10 @@ def take(page: Page, shot: Shot, file: Path) -> list[str]:
     page.problems.clear()
     page.goto(url)
     act(page)
+    found = clipped(page) + violations(page) + page.problems  # before Playwright adds a style
     file.parent.mkdir(parents=True, exist_ok=True)
     page.screenshot(path=file, full_page=True)
-    return clipped(page) + violations(page) + page.problems
+    return found
 
 
 def take_all(browsers: Browsers, name: str, shots: list[Shot], out: Path) -> int:

@@ -89,7 +89,8 @@ def out_of_starts(case: Case) -> list[Finding]:
     restarts = max((f.numbers.get("restarts", 0) for f in case.result.findings), default=0)
     if case.result.status is not Status.MAX_EPOCHS or not restarts:
         return []
-    text = f"{restarts} other starts led no further within max_epochs."
+    other = "one other start" if restarts == 1 else f"{restarts} other starts"
+    text = f"{other.capitalize()} led no further within max_epochs."
     return [Finding("starts", text, {"restarts": restarts}, Status.STALLED)]
 
 

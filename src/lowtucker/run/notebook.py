@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["convergence", "html_of"]
 
 NumPyArray = np.ndarray[Any, Any]
-# Readable on white and on black
+# Visible on white and on black
 GREEN, AMBER, RED, BLUE = "#2a9d5c", "#c98500", "#e0524d", "#4a90d9"
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 380, 200, 44, 8, 18, 34
 # Points of a curve, labels of the vertical axis, and pixels of a letter
@@ -43,11 +43,19 @@ def html_of(result: Result) -> str:
 
 
 def _title(result: Result) -> str:
-    """The verdict, coloured."""
-    colour = _colour(np.atleast_1d(result.status).tolist())
+    """The verdict, with a dot in its colour."""
+    dot = _dot(np.atleast_1d(result.status).tolist())
     return (
-        f'<div style="font-size:115%;margin-bottom:4px">Result: '
-        f'<strong style="color:{colour}">{escape(result.headline)}</strong></div>'
+        f'<div style="font-size:115%;margin-bottom:4px">{dot}Result: '
+        f"<strong>{escape(result.headline)}</strong></div>"
+    )
+
+
+def _dot(statuses: list[Status]) -> str:
+    """A coloured dot: no colour of letters can be read on every background."""
+    return (
+        "<span style='display:inline-block;width:.7em;height:.7em;border-radius:50%;"
+        f"margin-right:.4em;background:{_colour(statuses)}'></span>"
     )
 
 
@@ -63,7 +71,7 @@ def _single(result: Result) -> str:
     bars = bars_line(result)
     table = _rows([*lines, *([("error bars", bars)] if bars else [])])
     advice = advised(result, result.status)
-    notes = [note for note in result.notes if note not in advice]
+    notes = [note for note in result.notes if note.lower() not in advice.lower()]
     items = [*notes, *(f"Borderline: {remark}" for remark in result.borderline)]
     return f"{table}{_list(items)}{_advice(result.status, advice)}"
 
@@ -79,7 +87,7 @@ def _batch(result: Result) -> str:
     for status in dict.fromkeys(statuses.tolist()):
         mask = np.array([one is status for one in statuses])
         cells = [
-            f"<span style='color:{_colour([status])}'>{escape(status.words)}</span>",
+            f"{_dot([status])}{escape(status.words)}",
             f"{int(mask.sum())} of {mask.size}",
             escape(span(np.asarray(result.residual)[mask], ".1e")),
             escape(span(np.asarray(result.epochs)[mask])),
@@ -224,9 +232,9 @@ def _phases(phases: list[str], frame: _Frame) -> str:
 def _legend(*, has_error: bool, is_batch: bool) -> str:
     """Names of the axis and the curves, below the plot."""
     middle = " (median, range)" if is_batch else ""
-    words = [f'<tspan fill="{BLUE}">— residual{middle}</tspan>']
+    words = [f'<tspan fill="{BLUE}">—</tspan> residual{middle}']
     if has_error:
-        words.append(f'<tspan fill="{AMBER}">-- error</tspan>')
+        words.append(f'<tspan fill="{AMBER}">--</tspan> error')
     return (
         f'<text x="{LEFT}" y="{HEIGHT - 5}">{"  ".join(words)}</text>'
         f'<text x="{WIDTH - RIGHT}" y="{HEIGHT - 5}" text-anchor="end">epoch</text>'

@@ -636,7 +636,8 @@ class Result:
             ("solver", self.solver),
             (
                 "effort",
-                f"{span(self.epochs)} epochs, {self.passes:.1f} passes, {self.seconds:.3g} s",
+                f"{span(self.epochs)} epoch{'s' * bool(np.any(self.epochs != 1))}, "
+                f"{self.passes:.1f} passes, {self.seconds:.3g} s",
             ),
             ("residual", span(self.residual, ".1e")),
         ]
