@@ -3,6 +3,7 @@
     make docs
     python tools/screenshots.py OUT            # all: some minutes
     python tools/screenshots.py OUT --only app # or site, reports, notebook
+    python tools/screenshots.py OUT --only app --docs # also replaces docs/images/app.png
 
 Every page is taken light, dark and as on a phone, in Chromium, and the playground also in Firefox.
 What does not fit into the width of a page, what axe objects to, and errors of scripts are printed,
@@ -25,6 +26,7 @@ from playwright.sync_api import sync_playwright
 
 from browsers import Browsers, clipped, violations
 
+IMAGE = Path(__file__).parents[1] / "docs" / "images" / "app.png"
 SITE = Path(__file__).parents[1] / "docs" / "_build" / "html"
 # name, colour scheme, width in pixels
 VIEWS = [("light", "light", 1280), ("dark", "dark", 1280), ("phone", "light", 390)]
@@ -140,11 +142,21 @@ def take_all(browsers: Browsers, name: str, shots: list[Shot], out: Path) -> int
     return defects
 
 
+def picture_for_docs(browsers: Browsers, url: str) -> None:
+    """Replace the picture of the playground in the documentation: the photograph, filled in."""
+    with browsers.page("chromium", "light", 1280) as page:
+        page.set_viewport_size({"width": 1280, "height": 880})
+        page.goto(f"{url}?tab=picture")
+        run(page)
+        page.screenshot(path=IMAGE)
+
+
 def main() -> int:
     """Take the pictures that were asked for."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out", type=Path, help="folder of the pictures")
     parser.add_argument("--only", choices=["site", "app", "reports", "notebook"])
+    parser.add_argument("--docs", action="store_true", help="replace docs/images/app.png")
     asked = parser.parse_args()
     wanted = {asked.only} if asked.only else {"site", "app", "reports", "notebook"}
     defects = 0
@@ -158,6 +170,8 @@ def main() -> int:
             from app.served import playground as served
 
             with served() as server:
+                if asked.docs:
+                    picture_for_docs(browsers, server.url)
                 for name in ("chromium", "firefox"):
                     defects += take_all(browsers, name, list(playground(server.url)), asked.out)
         browsers.close()
