@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 import scipy.linalg
-import scipy.sparse
 import scipy.sparse.linalg
 
 import lowtucker as lt
@@ -19,6 +18,7 @@ from lowtucker._array import linalg as _linalg
 from lowtucker.estimators import TuckerImputer, TuckerRegressor
 from lowtucker.metrics import relative_error
 from lowtucker.operators import checks
+from matrices import random_sparse
 
 SHAPE, RANK = (6, 5, 4), (1, 2, 2)
 X_TRUE = lt.random_tucker(SHAPE, RANK, seed=0)
@@ -40,9 +40,7 @@ OPERATORS = {
     "entries": lambda: lt.entries(SHAPE, np.argwhere(draws().random(SHAPE) < 0.7)),
     "kronecker": lambda: lt.kronecker([square(n) for n in SHAPE]),
     "fourier": lambda: lt.subsampled_transform(SHAPE, 55, "fft", signs=False, seed=1),
-    "sparse": lambda: lt.as_operator(
-        scipy.sparse.random_array((100, 120), density=0.3, rng=draws(1), format="csr"), SHAPE
-    ),
+    "sparse": lambda: lt.as_operator(random_sparse((100, 120), 1).tocsr(), SHAPE),
 }
 RSGD = lt.RSGD(block_size=60)
 RUNS = [

@@ -10,7 +10,6 @@ import warnings
 
 import numpy as np
 import pytest
-import scipy.sparse
 
 import lowtucker as lt
 from lowtucker._array.errors import SlowOperatorWarning, UnderdeterminedWarning
@@ -18,6 +17,7 @@ from lowtucker.operators.units import PoweredOperator
 from lowtucker.run.units import Units, into_units, out_of_units, scaled, solver_in_units, units_of
 from lowtucker.solvers.noise import is_noise
 from lowtucker.tensor.products import exponent, shifted
+from matrices import random_sparse
 
 SHAPE, RANK, M = (5, 4, 3), (1, 2, 2), 55  # 14 degrees of freedom
 N = 60
@@ -35,7 +35,7 @@ COMPLEX = MATRIX + 1j * draws(1).standard_normal((M, N))
 VECTORS = [draws(2 + k).standard_normal((M, n)) for k, n in enumerate(SHAPE)]
 SQUARES = [draws(5 + k).standard_normal((n, n)) for k, n in enumerate(SHAPE)]
 KNOWN = np.argwhere(draws(8).random(SHAPE) < 0.85)
-SPARSE = scipy.sparse.random_array((M, N), density=0.3, rng=draws(9), format="csr")
+SPARSE = random_sparse((M, N), 9).tocsr()
 MIX = draws(10).standard_normal((M, M))
 
 

@@ -15,6 +15,7 @@ import scipy.sparse
 from scipy.sparse.linalg import aslinearoperator
 
 import lowtucker as lt
+from matrices import random_sparse
 from robustness import faults
 
 SHAPE, BIG = (4, 3, 2), 10**9
@@ -76,7 +77,7 @@ DOORS = {
 
 def matrix(form):
     """A sparse matrix of 100 rows."""
-    made = scipy.sparse.random_array((100, 24), density=0.3, rng=np.random.default_rng(0))
+    made = random_sparse((100, 24), 0)
     made.setdiag(1.0)
     if form == "dia":
         return scipy.sparse.diags_array([np.ones(24), np.ones(23)], offsets=[0, 1]).copy()

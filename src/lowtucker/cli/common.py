@@ -40,7 +40,12 @@ SETTINGS = {"auto": ("step", "block_size"), "tiht": ("step",), "stotiht": ("step
 FILE = click.Path(path_type=Path)
 
 
-class IntTuple(click.ParamType[tuple[int, ...]]):
+# Generic since click 8.4: with a subscript, older versions could not import this module
+class ParamType(click.ParamType):  # type: ignore[type-arg]
+    """A type of parameter."""
+
+
+class IntTuple(ParamType):
     """Comma-separated integers, such as 30,30,10."""
 
     name = "n1,n2,..."
@@ -57,7 +62,7 @@ class IntTuple(click.ParamType[tuple[int, ...]]):
             self.fail(f"{value!r} is not a list of integers such as 30,30,10", param, ctx)
 
 
-class Names(click.ParamType[tuple[str, ...]]):
+class Names(ParamType):
     """Comma-separated names, such as station,day,hour."""
 
     name = "a,b,..."
@@ -84,7 +89,7 @@ class Rank(IntTuple):
         return "auto" if str(value).lower() == "auto" else super().convert(value, param, ctx)
 
 
-class Span(click.ParamType[tuple[int, int]]):
+class Span(ParamType):
     """An inclusive range first:last, such as 61:90."""
 
     name = "first:last"

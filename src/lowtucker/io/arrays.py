@@ -288,8 +288,6 @@ def _to_csr(path: Path, matrix: Any, max_bytes: int | None) -> Any:
     from scipy import sparse
 
     with damage_reported(path):
-        if matrix.ndim != 2:
-            raise FileFormatError(f"{path} has {matrix.ndim} axes; expected a sparse matrix of 2")
         check_sparse(matrix)
         require_memory(path, _bytes_as_csr(matrix), max_bytes)
         return sparse.csr_array(matrix)

@@ -206,10 +206,9 @@ def operator_norm(A: MeasurementOperator, *, seed: Seed = 0) -> float:
         largest = svds(scaled, k=1, v0=start, return_singular_vectors=False)
     except ArpackError:  # not converged
         note_fallback("svds by PROPACK")
-        most = min(m, n, 500)
-        largest = svds(
-            scaled, k=1, solver="propack", maxiter=most, return_singular_vectors=False, rng=0
-        )
+        left = generator(seed, Stream.PROBE).standard_normal(m).astype(scaled.dtype)
+        settings = {"solver": "propack", "v0": left, "maxiter": min(m, n, 500)}
+        largest = svds(scaled, k=1, return_singular_vectors=False, **settings)
     return scale * float(largest[0])
 
 

@@ -177,7 +177,8 @@ class IHT(Thresholded):
             state, worse_than_zero = judge(bound.problem, block, state)
             xp = namespace(worse_than_zero)
             if bool(xp.any(worse_than_zero)):
-                keep = xp.astype(~worse_than_zero, state.memory.damping.dtype)
+                # an array again: np.astype takes scalars from NumPy 2.1 only
+                keep = xp.astype(xp.asarray(~worse_than_zero), state.memory.damping.dtype)
                 block, draw, state = self._measure(bound, replace(state, X=state.X * keep))
         return self._aim(bound, block, draw, state)
 
