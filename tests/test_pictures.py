@@ -219,7 +219,7 @@ def test_titles_of_many_fits_do_not_overlap():
     figure.canvas.draw()
     left, right = (axes.title for axes in figure.axes)
     assert " fits; last: " in left.get_text()
-    assert 0 <= left.get_window_extent().x0
+    assert left.get_window_extent().x0 >= 0
     assert left.get_window_extent().x1 < right.get_window_extent().x0
 
 
