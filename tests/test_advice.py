@@ -130,7 +130,7 @@ def test_a_success_says_what_the_estimate_means():
     assert result.advice.endswith(
         "Expect a relative error of about 1.2e-02 (95 %: 9.0e-03 to 1.5e-02)."
     )
-    assert "estimate  1.2e-02 of the error (95 %: 9.0e-03 to 1.5e-02)\n" in repr(result)
+    assert "estimate  relative error 1.2e-02 (95 %: 9.0e-03 to 1.5e-02)\n" in repr(result)
     assert "no estimate" in replace(result, error_estimate=None).advice
     assert "was not checked" in lt.solve(lt.Problem(A, Y), lt.TIHT(), RANK).advice
 

@@ -213,6 +213,16 @@ def test_entries_that_nothing_measures_have_no_bars(tmp_path):
         figure.savefig(tmp_path / "undetermined.png")
 
 
+def test_titles_of_many_fits_do_not_overlap():
+    pytest.importorskip("tensorly")
+    figure = lt.complete(lt.datasets.il2().values).plot()
+    figure.canvas.draw()
+    left, right = (axes.title for axes in figure.axes)
+    assert " fits; last: " in left.get_text()
+    assert left.get_window_extent().x0 >= 0
+    assert left.get_window_extent().x1 < right.get_window_extent().x0
+
+
 def test_run_with_the_first_slice_below(case):
     _, result = case
     figure = draw_run(result, bars=True)

@@ -807,6 +807,13 @@ def test_rows_that_are_outer_products_are_divided_by_their_norms():
     assert not any(f.kind == "anisotropic rows" for f in result.findings)
 
 
+@pytest.mark.parametrize("loss", ["squared", "huber"])
+def test_measurements_that_are_all_zero_give_zero(loss):
+    A = lt.gaussian(SHAPE, 100, seed=0)
+    result = lt.recover(A, np.zeros(100), loss=loss)
+    assert not result.X.full().any()
+
+
 def test_noise_alone_is_no_success():
     A = lt.gaussian((8, 7, 6), 150, seed=1)
     result = lt.recover(A, rng(0).standard_normal(150))

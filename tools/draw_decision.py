@@ -30,7 +30,7 @@ QUESTIONS = [
 OPTIONS = [
     ("You do not know the rank", "leave it out"),
     ("You know the rank", "rank=(3, 3, 2)"),
-    ("Low rank, but which?", 'rank="auto"'),
+    ("You want a rank to be found", 'rank="auto"'),
     ("Some values are gross errors", 'loss="huber"'),
     ("You know the noise", "noise_std=0.1"),
     ("It takes too long", "max_seconds=30"),

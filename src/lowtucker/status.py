@@ -32,8 +32,8 @@ class Status(Enum):
     )
     NOISE_FLOOR = "X is recovered up to noise: the residual is as large as noise leaves it."
     APPROXIMATED = (
-        "The data are noisy, or not exactly of low rank or of the format: X approximates them, and "
-        "predicts held-out data."
+        "The data are noisy, or not exactly of low rank (or of the given format): X approximates "
+        "them, and predicts held-out data."
     )
     UNDERDETERMINED = (
         "The measurements do not determine X: other tensors fit them as well, and this is one of "

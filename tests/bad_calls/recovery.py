@@ -118,7 +118,7 @@ RECOVER = [
     (lambda: recover(rank=(2, 2)), ValueError, "rank must have one entry per mode:"),
     (lambda: recover(rank=(2, 9, 2)), ValueError, "rank[1] = 9 must be between 1 and 3, the"),
     (lambda: recover(rank=(0, 2, 2)), ValueError, "rank[0] = 0 must be between 1 and 4, the"),
-    (lambda: recover(rank=(2.0, 2, 2)), TypeError, "rank must ... Try rank=(3, 3, 2)"),
+    (lambda: recover(rank=(2.0, 2, 2)), TypeError, "rank must ... Try rank=(2, 2, 2)"),
     (lambda: recover(rank="best"), ValueError, "rank must be a tuple of integers or"),
     *[
         (lambda rank=rank: recover(rank=rank), TypeError, "rank must be a tuple of integers, got")

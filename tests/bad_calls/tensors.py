@@ -78,8 +78,9 @@ BAD_RANKS = [
     ((1, -1, 2), ValueError, "rank[1] = -1 must be"),
     ((1, 1, 1, 1), ValueError, "rank must have one entry per mode: got 4 entries"),
     (2, TypeError, "rank must have one entry per mode, got the number 2"),
-    (2.0, TypeError, "rank must be a tuple of integers, got 2.0"),
-    ((2.0, 2, 2), TypeError, "rank must be a tuple of integers, got (2.0, 2, 2)"),
+    (2.0, TypeError, "rank must be a tuple of integers, got 2.0. Try rank=(3, 3, 2)"),
+    ((2.0, 2, 2), TypeError, "rank must ... integers, got (2.0, 2, 2). Try rank=(2, 2, 2)."),
+    ((2.5, 2, 2), TypeError, "rank must ... integers, got (2.5, 2, 2). Try rank=(3, 3, 2)."),
     ((True, 1, 1), TypeError, "rank must be a tuple of integers, got (True, 1, 1)"),
     ("abc", TypeError, "rank must be a tuple of integers, got 'abc'"),
     ((None, 1, 1), TypeError, "rank must be a tuple of integers, got (None"),
@@ -120,7 +121,7 @@ def masked():
 
 ENTRIES = [
     *(
-        (partial(call, value, (1, 1)), ValueError, "X has NaN or infinite entries")
+        (partial(call, value, (1, 1)), ValueError, "X has NaN ... try lowtucker.complete(X)")
         for call in TRUNCATIONS
         for value in (NAN, INF)
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,12 @@ def test_every_contender_has_a_row(few):
     # the call stops at a residual of 1e-6, its default
     assert found["lowtucker, rank given"].error < 1e-5
     assert found["StoTIHT, tuned"].error <= compare.TOL
+
+
+def test_a_call_that_the_time_limit_cuts_short_says_so(few, monkeypatch):
+    monkeypatch.setattr(compare, "recover", partial(lt.recover, max_seconds=1e-9))
+    runs = {one.method: one.run for one in few["measured"].contenders()}
+    assert runs["lowtucker, rank given"]().note == "MAX_SECONDS, stopped at the time limit"
 
 
 def test_least_norm_is_that_of_numpy(few):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -359,7 +358,7 @@ def test_read_error_during_a_run_saves_the_partial_result(folder, monkeypatch):
         assert found.status is lt.Status.INTERRUPTED
         assert found.epochs > 1
     monkeypatch.undo()
-    os.chdir(folder)
+    monkeypatch.chdir(folder)
     done = run(*call, "-o", "X.npz", "--start", "X-partial.npz")
     assert done.exit_code == 0, done.output
 

@@ -97,15 +97,45 @@ complete -p lowtucker
 """
 
 
-@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
-def test_bash_takes_the_script(tmp_path):
-    program = tmp_path / "lowtucker"
+# as ~/.zshrc has it; without compinit there is no compdef, which the script calls
+ZSH = """
+autoload -U compinit && compinit -D -u
+eval "$(_LOWTUCKER_COMPLETE=zsh_source lowtucker)"
+print -- $_comps[lowtucker]
+"""
+FISH = """
+_LOWTUCKER_COMPLETE=fish_source lowtucker | source
+complete -C "lowtucker recover A.npy --solver rg"
+"""
+
+
+def in_shell(folder, *command):
+    """Output of a command of a shell, in which lowtucker is that of this interpreter."""
+    program = folder / "lowtucker"
     program.write_text(f'#!/bin/sh\nexec {sys.executable} -m lowtucker "$@"\n')
     program.chmod(0o755)
+    path = f"{folder}{os.pathsep}{os.environ['PATH']}"
+    environment = os.environ | {"PATH": path, "HOME": str(folder)}
     done = subprocess.run(
-        ["bash", "-c", BASH], capture_output=True, text=True, check=False,
-        env=os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"},
-    )  # fmt: skip
-    first, second = done.stdout.splitlines()
+        command, capture_output=True, text=True, check=False, env=environment, cwd=folder
+    )
+    return done.stdout.splitlines()
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+def test_bash_takes_the_script(tmp_path):
+    first, second = in_shell(tmp_path, "bash", "-c", BASH)
     assert first == "rsgd rgn rcg"
     assert "-F _lowtucker_completion lowtucker" in second
+
+
+@pytest.mark.skipif(shutil.which("zsh") is None, reason="needs zsh")
+def test_zsh_takes_the_script_after_compinit(tmp_path):
+    assert in_shell(tmp_path, "zsh", "-f", "-c", ZSH) == ["_lowtucker_completion"]
+    (line,) = [line for line in ZSH.splitlines() if "compinit" in line]
+    assert line.removesuffix(" -D -u") in run("--help").stdout
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="needs fish")
+def test_fish_takes_the_script(tmp_path):
+    assert in_shell(tmp_path, "fish", "--no-config", "-c", FISH) == ["rgn"]

@@ -24,6 +24,16 @@ def test_few_measurements_are_a_warning_and_a_status():
     assert not result.success
 
 
+def test_the_advice_on_few_measurements_does_not_name_one_number_twice():
+    with pytest.warns(lt.UnderdeterminedWarning, match="Take at least 3\\.$"):
+        lt.solve(
+            lt.Problem(lt.gaussian((3,), 2, seed=0), np.ones(2)),
+            lt.TIHT(),
+            (1,),
+            stop=lt.MaxEpochs(1),
+        )
+
+
 def test_an_operator_that_is_not_row_separable_is_a_warning():
     with pytest.warns(lt.SlowOperatorWarning, match="_restrict"):
         recover(A=function(), solver="stotiht")

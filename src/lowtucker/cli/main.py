@@ -154,7 +154,8 @@ def main(traceback: bool) -> None:
     \b
     Completion of commands, options and file names by the Tab key:
       bash  eval "$(_LOWTUCKER_COMPLETE=bash_source lowtucker)"     in ~/.bashrc
-      zsh   eval "$(_LOWTUCKER_COMPLETE=zsh_source lowtucker)"      in ~/.zshrc
+      zsh   eval "$(_LOWTUCKER_COMPLETE=zsh_source lowtucker)"      in ~/.zshrc,
+            after `autoload -U compinit && compinit`
       fish  _LOWTUCKER_COMPLETE=fish_source lowtucker | source      in
             ~/.config/fish/completions/lowtucker.fish
     """

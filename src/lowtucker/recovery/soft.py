@@ -210,8 +210,8 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
         status = last.status if last.status in CUT_SHORT else Status.APPROXIMATED
         # with few measurements another run may lead elsewhere
         worse = not _noise_of(last) <= WORSE * _noise_of(first)
-        apart = float(to_numpy(relative_error(last.X, first.X.full())))
-        worse = worse or apart > APART * score
+        start = first.X.full()
+        worse = worse or _size(last.X.full() - start) > APART * score * _size(start)
         if status in CUT_SHORT or worse:
             last = replace(last, X=first.X)
     X = last.X
@@ -237,11 +237,15 @@ def _sensed(problem: Problem, fit: Fit, share: float) -> Soft | None:
     return Soft(result, rank, score, held, of_held, isotropic)
 
 
+def _size(X: Any) -> float:
+    return float(to_numpy(norm(X)))
+
+
 def _in_common(problem: Problem, rows: Rows) -> float:
     """Squared norm of the sum of the rows, in units of that of rows without a mean. One pass."""
     ones = np.ones(problem.m) if problem.weights is None else to_numpy(problem.weights)
     v = like(ones, problem.y, problem.y.dtype)
-    whole = float(to_numpy(norm(problem.A.adjoint(v)))) ** 2
+    whole = _size(problem.A.adjoint(v)) ** 2
     alone = rows.gain * size(problem.shape) * float(np.sum(ones**2) / np.sum(ones))
     return whole / alone if alone else 1.0
 

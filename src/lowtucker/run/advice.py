@@ -51,9 +51,9 @@ def next_call(result: Result, status: Status, words: Words | None = None) -> str
     return (words or result.call.code)(changes)
 
 
-def estimate_text(result: Result, what: str = "") -> str:
+def estimate_text(result: Result) -> str:
     """The error estimate, with its interval where there is one."""
-    text = f"{result.error_estimate:.1e}{what}"
+    text = f"{result.error_estimate:.1e}"
     if result.error_interval is None:
         return text
     low, high = result.error_interval

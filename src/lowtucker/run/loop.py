@@ -667,7 +667,7 @@ def bind(problem: Problem, solver: Solver, rank: Any, *, warn: bool = True) -> B
             warn_caller(
                 f"{equations} measurements cannot determine a tensor of shape "
                 f"{problem.shape} and {what}, which has {dof} degrees of freedom. "
-                f"Take at least {dof}, better {better}.",
+                f"Take at least {dof}{f', better {better}' if better > dof else ''}.",
                 UnderdeterminedWarning,
             )
     return bound

@@ -31,6 +31,8 @@ __all__ = [
 NumPyArray = np.ndarray[Any, Any]
 # Texts below an axis; more of them would overlap
 TICKS = 24
+# Letters in a line of the title above one of two panels
+LETTERS = 44
 # Intervals along a mode that are drawn one by one; more of them are a band
 BARS = 30
 
@@ -100,10 +102,12 @@ def _draw_run_on(left: Any, right: Any, result: Result) -> None:
     left.xaxis.get_major_locator().set_params(integer=True)
     left.legend()
     phases = list(dict.fromkeys(history["phase"].tolist()))
-    left.set_title(" then ".join(phases if len(phases) < 4 else [phases[0], "...", phases[-1]]))
+    title = " then ".join(phases) if len(phases) < 4 else f"{len(phases)} fits; last: {phases[-1]}"
+    left.set_title(fill(title, LETTERS), fontsize="medium")
     X = result.X.take([0]).single() if result.X.batch_shape else result.X
     spectra(X if isinstance(X, TuckerTensor) else X.full()).plot(right)
-    right.set_title("first problem" if result.X.batch_shape else "recovered tensor")
+    which = "first problem" if result.X.batch_shape else "recovered tensor"
+    right.set_title(which, fontsize="medium")
 
 
 def draw_entries(

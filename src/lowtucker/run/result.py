@@ -645,10 +645,10 @@ class Result:
             lines.append(("error", span(self.error, ".1e")))
         if self.each and self.error_estimate is not None:
             known = self.error_estimate[np.isfinite(self.error_estimate)]
-            lines += [("estimate", f"{span(known, '.1e')} of the error")] if known.size else []
+            lines += [("estimate", f"relative error {span(known, '.1e')}")] if known.size else []
         elif self.error_estimate is not None:
             proviso = "" if self.success else ", if the residual were noise"
-            lines.append(("estimate", f"{estimate_text(self, ' of the error')}{proviso}"))
+            lines.append(("estimate", f"relative error {estimate_text(self)}{proviso}"))
         if self.held_out is not None:
             lines.append(("held out", f"{self.held_out:.1e}, the error on held-out samples"))
         status_lines = self._status_lines(words)

@@ -324,7 +324,10 @@ def safely_scaled(X: Array, order: int) -> tuple[Array, Array | None]:
     modulus = xp.abs(X)
     largest = float(xp.max(modulus)) if size(X.shape) else 0.0
     if not largest < math.inf:
-        raise NotFinite("X has NaN or infinite entries: it has no low-rank approximation.")
+        raise NotFinite(
+            "X has NaN or infinite entries: it has no low-rank approximation. To fill in missing "
+            "values, try lowtucker.complete(X)."
+        )
     epsilon, smallest = limits(X)
     least = (smallest / epsilon) ** 0.25
     if largest == 0 or (least < largest and largest * math.sqrt(size(X.shape)) < 1 / least):

@@ -68,6 +68,12 @@ def per_mode(rank: Any, shape: tuple[int, ...] | None) -> Any:
     return (int(rank),) * len(shape) if is_number and shape and len(shape) <= 2 else rank
 
 
+def _example(entries: tuple[Any, ...]) -> tuple[int, ...]:
+    """The given rank if its numbers are whole, as in (2.0, 2.0, 1.0); another one otherwise."""
+    known = [type(r) in (int, float) and r >= 1 and r % 1 == 0 for r in entries]
+    return tuple(map(int, entries)) if len(known) > 1 and all(known) else (3, 3, 2)
+
+
 def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, ...]:
     """Check a rank, against a shape if given, and return a tuple of positive integers."""
     if type(rank) is tuple and rank and all(type(r) is int and r > 0 for r in rank):
@@ -83,7 +89,9 @@ def _as_integers(rank: Any, shape: tuple[int, ...] | None = None) -> tuple[int, 
     entries = as_tuple(rank)
     entries = (None,) if entries is None else entries
     if not all(isinstance(r, numbers.Integral) and not isinstance(r, bool) for r in entries):
-        raise TypeError(f"rank must be a tuple of integers, got {rank!r}. Try rank=(3, 3, 2).")
+        raise TypeError(
+            f"rank must be a tuple of integers, got {rank!r}. Try rank={_example(entries)}."
+        )
     if len(entries) != len(shape or entries) or not entries:
         of = "" if shape is None else f", for a tensor of {len(shape)} modes, shape {shape}"
         raise ValueError(

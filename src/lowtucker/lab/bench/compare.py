@@ -30,6 +30,7 @@ from lowtucker.metrics import relative_error
 from lowtucker.operators import gaussian, to_pylops
 from lowtucker.problem import Problem
 from lowtucker.recovery import complete, recover, solve
+from lowtucker.run.result import Result
 from lowtucker.run.stopping import MaxEpochs
 from lowtucker.tensor import random_tucker
 
@@ -126,7 +127,7 @@ class Holed:
 
     def _ours(self, holes: Holes) -> Outcome:
         result, seconds = timed(lambda: complete(holes.array), time.process_time)
-        return Outcome(self.task.error(result.X.full(), holes), seconds, result.status.name)
+        return Outcome(self.task.error(result.X.full(), holes), seconds, _note(result))
 
     def _theirs(self, other: Imputer, holes: Holes) -> Outcome:
         filled, seconds = timed(lambda: other(holes), time.process_time)
@@ -174,7 +175,13 @@ class Measured:
 
 def _ours(case: Case, rank: tuple[int, ...] | None) -> Outcome:
     result, seconds = timed(lambda: recover(case.A, case.y, rank), time.process_time)
-    return Outcome(float(relative_error(result.X, case.X_true)), seconds, result.status.name)
+    return Outcome(float(relative_error(result.X, case.X_true)), seconds, _note(result))
+
+
+def _note(result: Result) -> str:
+    """The status; whether the default time limit cut the call short."""
+    cut = any(finding.kind == "time limit" for finding in result.findings)
+    return f"{result.status.name}{', stopped at the time limit' if cut else ''}"
 
 
 def _least_norm(case: Case) -> Outcome:
