@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import lowtucker as lt
+from lowtucker.labels import Labels
 from lowtucker.run.pictures import described_bars, draw_run, kind_of_bars, slice_indices
 
 
@@ -274,3 +275,12 @@ def test_description_of_every_method(case):
     assert described_bars(result) == described_bars(result, "model") == "by the linear model"
     assert described_bars(replace(result, calibration=Bars())) == "by the linear model"
     assert described_bars(replace(result, calibration=Bars()), "conformal").startswith("conformal")
+
+
+def test_axes_have_the_names_of_labelled_modes(case):
+    labels = Labels(("drug", "dose", "cell"), (None, None, None))
+    result = replace(case[1], labels=labels)
+    left, *_ = result.plot_slice((0, 2), 1).axes
+    assert (left.get_ylabel(), left.get_xlabel()) == ("drug", "cell")
+    (axes,) = result.plot_entries([[2, 3, 7], [2, 0, 7]]).axes
+    assert axes.get_xlabel() == "index in dose"

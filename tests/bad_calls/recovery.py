@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import scipy.sparse
 from scipy.sparse.linalg import LinearOperator
@@ -267,7 +269,9 @@ RECOVER = [
 ]
 
 COMPLETE = [
-    (lambda: complete(values=None), TypeError, "values must ... Give numbers, or a list"),
+    (lambda: complete(values=None), TypeError, "values must ... Give numbers, or a list of them."),
+    (lambda: complete(values="x.npy"), TypeError, "got str. ... lowtucker.io.load_array(path)"),
+    (lambda: complete(values=Path("x")), TypeError, "Path. ... lowtucker.io.load_array(path)"),
     (lambda: complete(values=5), ValueError, "values must be a tensor with entries"),
     (lambda: complete(values=np.full(SHAPE, NAN)), ValueError, "values has nothing but NaN: no"),
     (

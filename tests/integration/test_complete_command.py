@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from click.testing import CliRunner
 import lowtucker as lt
 from lowtucker.cli import main
 from lowtucker.io import guards
+from lowtucker.labels import as_data
 from lowtucker.recovery import completion
 from runs import interrupted
 
@@ -116,11 +119,30 @@ def test_no_rank_at_all(folder, monkeypatch):
     assert (folder / "X.png").stat().st_size > 1000
     _, values = lt.io.load_samples("out.csv", 3)
     np.testing.assert_array_equal(values, result.X.full()[tuple(CELLS.T)])
-    monkeypatch.setattr(lt, "complete", lambda *_, **__: result)
+    kept = replace(result, data=as_data(np.load("real.npy")))
+    monkeypatch.setattr(lt, "complete", lambda *_, **__: kept)
     for name in ("Y.npy", "Y.mat"):
         assert run("complete", "real.npy", "-o", name, "-q").exit_code == 0
-    np.testing.assert_array_equal(np.load("Y.npy"), result.X.full(), strict=True)
-    np.testing.assert_array_equal(scipy.io.loadmat("Y.mat")["X"], result.X.full(), strict=True)
+    filled = np.where(hidden, result.X.full(), array)  # known entries are kept
+    np.testing.assert_array_equal(np.load("Y.npy"), filled, strict=True)
+    np.testing.assert_array_equal(scipy.io.loadmat("Y.mat")["X"], filled, strict=True)
+
+
+def test_a_table_with_labels_becomes_an_array(folder):
+    rows = ["station,hour,kind,count"]
+    rows += [
+        f"{station},{hour},{kind},{(i + 1) * (j + 2) * (k + 1) + 0.01 * (i * j - k)}"
+        for i, station in enumerate("ABCDE")
+        for j, hour in enumerate((6, 12, 18, 24))
+        for k, kind in enumerate("xyz")
+        if (i + j + k) % 5
+    ]
+    Path("counts.csv").write_text("\n".join(rows))
+    assert run("complete", "counts.csv", "-o", "counts.npy", "-q").exit_code == 0
+    array = np.load("counts.npy")
+    assert array.shape == (5, 4, 3)
+    assert array[1, 2, 0] == 8.02  # as given
+    assert array[0, 0, 0] == pytest.approx(2, rel=0.1)  # not given
 
 
 def test_time_limit_of_the_whole_command(folder, ticks):

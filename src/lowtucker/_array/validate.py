@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence, Set
 from typing import Any
@@ -41,6 +42,8 @@ __all__ = [
     "same_kind",
 ]
 
+# What to try with the path of a file
+_READING = "; lowtucker.io.load_array(path) reads a file"
 # Most modes of a tensor: arrays of NumPy and torch have up to 64 axes, some of them for batches
 MODES = 60
 
@@ -57,7 +60,7 @@ def as_array(value: Any, name: str) -> Array:
         if value is None or isinstance(value, str | bytes | dict | set):
             raise TypeError(
                 f"{name} must be an array of numbers, got {type(value).__name__}. "
-                "Give numbers, or a list of them."
+                f"Give numbers, or a list of them{_READING if isinstance(value, str) else ''}."
             )
         if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise TypeError(
@@ -79,9 +82,10 @@ def as_array(value: Any, name: str) -> Array:
                 f"make all rows equally long."
             ) from error
         if value.dtype.kind == "O" and value.ndim == 0:
+            reading = _READING if isinstance(given, os.PathLike) else ""
             raise TypeError(
                 f"{name} must be an array of numbers, got {type(given).__name__}. "
-                "Give numbers, or a list of them."
+                f"Give numbers, or a list of them{reading}."
             )
     if is_numpy(value) and value.dtype.kind not in "biufc":
         raise TypeError(

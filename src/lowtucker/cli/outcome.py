@@ -68,7 +68,7 @@ def rank_options(command: Command, *, required: bool = True) -> Command:
     """Add the options for the rank and the output file."""
     for option in (
         click.option("-o", "--output", type=FILE, required=required,
-                     help="The result as .npz, or the full tensor X as .npy or .mat; `complete` "
+                     help="The result as .npz, or the full tensor as .npy or .mat; `complete` "
                      "also writes a table with labels, .csv."),
         click.option("--max-rank", type=IntTuple(), help="Largest rank tried by --rank auto."),
         click.option("--rank", type=Rank(),
@@ -289,7 +289,7 @@ def _free(output: Path) -> Path:
 
 
 def _write(result: Any, output: Path, overwrite: bool) -> None:
-    """Write the result as .npz, or the full tensor X as .npy or .mat."""
+    """Write the result as .npz, or the tensor as .npy or .mat: known entries as they were given."""
     suffix = output.suffix.lower()
     if suffix == ".npz":
         result.save(output, overwrite=overwrite)
@@ -298,7 +298,10 @@ def _write(result: Any, output: Path, overwrite: bool) -> None:
 
     from lowtucker.io import replacing
 
-    full = np.asarray(result.X.full())
+    filled = result.filled(standard_error=False)
+    if isinstance(filled, dict):  # a table has every combination of labels in order
+        filled = filled[result.labels.value].reshape(result.X.shape)
+    full = np.asarray(filled)
     with replacing(output) as file:
         if suffix == ".npy":
             np.save(file, full)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+from collections.abc import Sequence
 from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
@@ -120,7 +121,7 @@ def draw_entries(
     level, index = as_level(level), checked_indices(indices, result.X.shape)
     if not len(index):
         raise ValueError("indices must have at least one row, got none. Try [[0, 0, 0]].")
-    places = _Places(index, labels)
+    places = _Places(index, labels, _names_of_modes(result))
     truth = None if X_true is None else _entries_of(X_true, index, result.X.shape)
     name = described_bars(result, method)
     middle = to_numpy(result.X.entries(index))
@@ -140,12 +141,12 @@ def draw_entries(
 class _Places:
     """Where entries stand in a picture: along a mode, or one after the other."""
 
-    def __init__(self, index: NumPyArray, labels: Any) -> None:
+    def __init__(self, index: NumPyArray, labels: Any, names: Sequence[str]) -> None:
         varying = [k for k in range(index.shape[1]) if np.ptp(index[:, k])]
         self.fibre = len(varying) == 1
         self.index, self.texts = index, None
         self.x: NumPyArray = index[:, varying[0]] if self.fibre else np.arange(len(index))
-        self.name = f"index in mode {varying[0]}" if self.fibre else ""
+        self.name = f"index in {names[varying[0]]}" if self.fibre else ""
         if labels is not None:
             self._label(labels)
         elif not self.fibre:
@@ -237,26 +238,33 @@ def _draw_slice_on(left: Any, right: Any, result: Result, modes: Any, at: Any, m
     right.set_title(
         "standard error" if known else "standard error (grey: not determined)", fontsize="medium"
     )
-    _draw_values(left, values, modes, "viridis", None)
-    _draw_values(right, np.ma.masked_invalid(error), modes, "magma", 0.0)
+    names = [_names_of_modes(result)[k] for k in modes]
+    _draw_values(left, values, names, "viridis", None)
+    _draw_values(right, np.ma.masked_invalid(error), names, "magma", 0.0)
     return name
 
 
 def _draw_values(
-    panel: Any, values: Any, modes: tuple[int, ...], colours: str, low: float | None
+    panel: Any, values: Any, names: Sequence[str], colours: str, low: float | None
 ) -> None:
     """Draw an image with its colour bar, or a vector as a curve."""
     if values.ndim == 1:
         panel.plot(values, ".-")
         panel.set_ylim(bottom=low)
-        panel.set_xlabel(f"index in mode {modes[0]}")
+        panel.set_xlabel(f"index in {names[0]}")
         return
     panel.set_facecolor("lightgrey")  # seen where nothing is drawn
     image = panel.imshow(values, cmap=colours, vmin=low, interpolation="nearest")
     if np.ma.count(values):
         panel.figure.colorbar(image, ax=panel)
-    panel.set_ylabel(f"mode {modes[0]}")
-    panel.set_xlabel(f"mode {modes[1]}")
+    panel.set_ylabel(names[0])
+    panel.set_xlabel(names[1])
+
+
+def _names_of_modes(result: Result) -> Sequence[str]:
+    """Names by the labels of the data, where they had some."""
+    order = len(result.X.shape)
+    return [f"mode {k}" for k in range(order)] if result.labels is None else result.labels.names
 
 
 def slice_indices(
