@@ -18,22 +18,40 @@ OURS = "lowtucker"
 def pivoted(rows: Iterable[Row]) -> list[list[str]]:
     """Return one line for each data set and one column for each method, with a header.
 
-    Columns without content are left out. The smallest error of a line is bold.
+    The smallest error of a line is bold.
     """
+    works = _works(rows)
+    methods = list(dict.fromkeys(name for found in works.values() for name in found))
+    # a long name may break
+    lines = [["data", *(name.replace("Imputer", "<wbr>Imputer") for name in methods)]]
+    for (work, data), found in works.items():
+        best = min((float(row["error"]) for row in found.values()), default=float("nan"))
+        unit = "RMSE" if found[OURS]["measure"] == "RMSE" else "relative"
+        cells = [_cell(found[name], best) if name in found else "" for name in methods]
+        lines.append([f"{work}: {data} ({unit})", *cells])
+    return lines
+
+
+def goals(rows: Iterable[Row]) -> list[list[str]]:
+    """Return the goal of each data set and whether it was reached, and published numbers.
+
+    With a header; empty where there are neither. Columns without content are left out.
+    """
+    lines = [["data", "goal", "published"]]
+    for (work, data), found in _works(rows).items():
+        ours = found[OURS]
+        if ours["target"] or ours["published"]:
+            lines.append([f"{work}: {data}", _goal(ours), ours["published"]])
+    kept = [k for k in range(3) if any(line[k] for line in lines[1:])]
+    return [[line[k] for k in kept] for line in lines] if kept else []
+
+
+def _works(rows: Iterable[Row]) -> dict[tuple[str, str], dict[str, Row]]:
+    """Rows by data set and method."""
     works: dict[tuple[str, str], dict[str, Row]] = {}
     for row in rows:
         works.setdefault((row["work"], row["data"]), {})[row["method"]] = row
-    methods = list(dict.fromkeys(name for found in works.values() for name in found))
-    header = ["", "data", *methods, "goal", "published"]
-    lines = [header]
-    for (work, data), found in works.items():
-        best = min((float(row["error"]) for row in found.values()), default=float("nan"))
-        ours = found[OURS]
-        unit = "RMSE" if ours["measure"] == "RMSE" else "relative"
-        cells = [_cell(found[name], best) if name in found else "" for name in methods]
-        lines.append([work, f"{data} ({unit})", *cells, _goal(ours), ours["published"]])
-    kept = [k for k in range(len(header)) if any(line[k] for line in lines[1:])]
-    return [[line[k] for k in kept] for line in lines]
+    return works
 
 
 def _cell(row: Row, best: float) -> str:
@@ -47,7 +65,7 @@ def _cell(row: Row, best: float) -> str:
     cost = "< 0.1 s" if seconds < 0.1 else f"{seconds:.2g} s"
     if "passes" in row["target"]:
         cost += f", {passes:.0f} passes"
-    return f"{shown} ({cost})"
+    return f"{shown}<br>{cost}"
 
 
 def _goal(row: Row) -> str:
@@ -81,7 +99,8 @@ class RealData(SphinxDirective):
         if not rows:
             raise self.error(f"{path} has no rows of {self.arguments[0]}.")
         dates = " and ".join(sorted({row["measured"] for row in rows}))
-        text = f"{markdown(pivoted(rows))}\n\nMeasured on {dates}.\n"
+        tables = [markdown(lines) for lines in (pivoted(rows), goals(rows)) if lines]
+        text = "\n\n".join([*tables, f"Measured on {dates}.\n"])
         return self.parse_text_to_nodes(text)
 
 

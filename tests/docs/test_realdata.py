@@ -38,40 +38,38 @@ def committed():
 
 
 def test_lines_are_data_and_columns_are_methods(directive):
-    lines = directive.pivoted(
-        [
-            row(method=DEFAULT, error="13.94", seconds="5.4", target="error <= 14, s <= 2",
-                met="False", note="why; missed: s", published="BGCP 25.6"),
-            row(method="means", error="237.8", seconds="0.004"),
-            row(method=DEFAULT, error="0.2", seconds="1", data="other", measure="relative"),
-        ]
-    )  # fmt: skip
-    assert lines == [
-        ["", "data", DEFAULT, "means", "goal", "published"],
-        ["D1", "car parks (RMSE)", "**13.9** (5.4 s)", "238 (< 0.1 s)",
-         "error <= 14, s <= 2: missed (s)", "BGCP 25.6"],
-        ["D1", "other (relative)", "**0.2** (1 s)", "", "", ""],
+    rows = [
+        row(method=DEFAULT, error="13.94", seconds="5.4", target="error <= 14, s <= 2",
+            met="False", note="why; missed: s", published="BGCP 25.6"),
+        row(method="means", error="237.8", seconds="0.004"),
+        row(method=DEFAULT, error="0.2", seconds="1", data="other", measure="relative"),
     ]  # fmt: skip
+    assert directive.pivoted(rows) == [
+        ["data", DEFAULT, "means"],
+        ["D1: car parks (RMSE)", "**13.9**<br>5.4 s", "238<br>< 0.1 s"],
+        ["D1: other (relative)", "**0.2**<br>1 s", ""],
+    ]
+    assert directive.goals(rows) == [
+        ["data", "goal", "published"],
+        ["D1: car parks", "error <= 14, s <= 2: missed (s)", "BGCP 25.6"],
+    ]
 
 
 def test_columns_without_content_are_left_out_and_the_best_is_bold(directive):
-    lines = directive.pivoted(
-        [
-            row(method=DEFAULT, error="0.5", seconds="2", passes="39.4", met="True",
-                target="error <= 1, passes <= 40"),
-            row(method="TIHT", error="0.4", seconds="1"),
-        ]
-    )  # fmt: skip
-    assert lines[0] == ["", "data", DEFAULT, "TIHT", "goal"]
+    rows = [
+        row(method=DEFAULT, error="0.5", seconds="2", passes="39.4", met="True",
+            target="error <= 1, passes <= 40"),
+        row(method="TIHT", error="0.4", seconds="1"),
+    ]  # fmt: skip
+    assert directive.pivoted(rows)[1][1:] == ["0.5<br>2 s, 39 passes", "**0.4**<br>1 s"]
     goal = "error <= 1, passes <= 40: reached"
-    assert lines[1][2:] == ["0.5 (2 s, 39 passes)", "**0.4** (1 s)", goal]
+    assert directive.goals(rows) == [["data", "goal"], ["D1: car parks", goal]]
+    assert directive.goals([*rows[1:], row(method=DEFAULT, error="1", seconds="1")]) == []
 
 
 def test_data_that_were_not_available_are_marked(directive):
-    lines = directive.pivoted(
-        [row(method=DEFAULT, error="nan", seconds="nan", target="error <= 1")]
-    )
-    assert lines[1][2:] == ["not available", "error <= 1"]
+    rows = [row(method=DEFAULT, error="nan", seconds="nan", target="error <= 1")]
+    assert directive.pivoted(rows)[1][1:] == ["not available"]
 
 
 def test_table_is_markdown(directive):
