@@ -362,7 +362,7 @@ def test_complex_data_are_completed(short):
     assert error_on(hidden, result.X, X) < 1
 
 
-@pytest.mark.parametrize("power", [-700, 700])
+@pytest.mark.parametrize("power", [pytest.param(-700, marks=pytest.mark.slow), 700])
 def test_the_scale_of_the_data_changes_no_digit(short, power):
     array, _ = holes(decaying(SHAPE), 0.3)
     base, scaled = lt.complete(array), lt.complete(np.ldexp(array, power))
