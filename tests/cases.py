@@ -260,7 +260,7 @@ FORMATS = {
         170,
         0.5,
     ),
-    "Tubal-odd": (lt.Tubal(2), (7, 8, 3), 140, 0.5),
+    "Tubal-odd": (lt.Tubal(2), (7, 8, 3), 230, 0.5),
 }
 
 # name -> how to make it for a block size. tests/contracts/test_samplers.py

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import signal
+import sys
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,9 @@ from cpu import CPUSeconds
 
 # Problems are small: more BLAS threads would wait for each other more than they compute
 threadpoolctl.threadpool_limits(int(os.environ.get("OPENBLAS_NUM_THREADS", "1")), user_api="blas")
+
+# JAX compiles every operation for every shape, and runs it once or twice: nothing to optimise for
+os.environ.setdefault("JAX_DISABLE_MOST_OPTIMIZATIONS", "1")
 
 # A shell without job control starts background commands with SIGINT ignored, and so would be the
 # commands that the tests interrupt
@@ -31,6 +35,16 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     if config.getoption("--cpu"):
         config.pluginmanager.register(CPUSeconds())
+
+
+def pytest_runtest_setup():
+    """Torch has threads of its own; for small tensors two of them cost ten times what one does.
+
+    The environment would have to say so before torch is imported, and then lowtucker would leave
+    the threads of BLAS alone too.
+    """
+    if "torch" in sys.modules:
+        sys.modules["torch"].set_num_threads(1)
 
 
 def pytest_report_header():

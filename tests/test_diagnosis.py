@@ -42,7 +42,11 @@ def conditioned(seed, spread, m=300, shape=CUBE):
 # What measurements determine
 
 
-@pytest.mark.parametrize(("seed", "known"), [(2, True), (6, True), (6, False)])
+@pytest.mark.parametrize(("seed", "known"), [
+    pytest.param(2, True, marks=pytest.mark.slow),
+    (6, True),
+    pytest.param(6, False, marks=pytest.mark.slow),
+])  # fmt: skip
 def test_noise_at_its_floor_may_leave_x_open(seed, known):
     """52 cosine coefficients of 29 degrees of freedom: errors of 20 and 40 %."""
     shape, rank = (8, 5, 14), (2, 2, 1)

@@ -418,16 +418,6 @@ def test_a_file_keeps_weights_and_notes(tmp_path):
     assert lt.load(tmp_path / "plain.npz").notes == ()
 
 
-def test_a_file_keeps_weights_of_every_kind(kind, tmp_path):
-    A, y, _, _, _ = make((6, 5), (2, 2), 80, seed=1)
-    given = lt.DenseOperator(kind(A.matrix), (6, 5))
-    result = lt.recover(given, kind(y), (2, 2), solver="rgn", loss="huber", max_epochs=3)
-    result.save(tmp_path / "result.npz")
-    np.testing.assert_array_equal(
-        lt.load(tmp_path / "result.npz").weights, np.asarray(result.weights)
-    )
-
-
 # refused
 
 

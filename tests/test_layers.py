@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -42,6 +42,17 @@ def parsed(source):
 
 def tree_of(path):
     return parsed(path.read_text(encoding="utf-8"))
+
+
+def in_every_file(check, files=FILES):
+    """One test of all files: a test for each would take longer than what it checks."""
+
+    def test():
+        for path in files:
+            check(path)
+
+    test.__doc__ = check.__doc__
+    return test
 
 
 def part_of(path):
@@ -105,7 +116,7 @@ def test_every_file_belongs_to_a_layer():
     assert not unknown, f"give {sorted(unknown)} a place in LEVELS"
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_imports_go_downwards_only(path):
     assert not list(violations(path))
 
@@ -205,7 +216,7 @@ MODERN = {"Generator", "Philox", "SeedSequence", "PCG64", "BitGenerator", "defau
 LOCAL = {*MODERN, "RandomState"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_no_global_random_state(path):
     bad = [
         f"{path.name}:{node.lineno}: random.{node.attr}"
@@ -226,7 +237,7 @@ def test_no_global_random_state(path):
     assert not bad
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_only_the_command_line_prints(path):
     if part_of(path) == "cli":
         return
@@ -240,7 +251,7 @@ def test_only_the_command_line_prints(path):
     assert not bad
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_public_functions_name_their_arguments(path):
     """No public **kwargs: a misspelt argument must be an error."""
     if part_of(path) == "_plotting":
@@ -255,7 +266,7 @@ def test_public_functions_name_their_arguments(path):
     assert not bad
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_only_one_module_knows_array_back_ends(path):
     """torch, JAX, CuPy and array_api_compat are imported by _array alone, and only lazily."""
     backends = {"torch", "jax", "cupy", "array_api_compat"}
@@ -273,7 +284,7 @@ def test_only_one_module_knows_array_back_ends(path):
         assert not bad
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_frozen_records_are_set_in_post_init_only(path):
     """``object.__setattr__`` elsewhere would change what others believe to be frozen."""
     bad = []
@@ -345,7 +356,7 @@ LEAVES = {
 } - {"MeasurementOperator"}
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(SOURCE)))
+@in_every_file
 def test_operators_are_known_by_their_traits(path):
     """No ``isinstance`` of a kind of operator outside of ``operators``."""
     assert "EntriesOperator" in LEAVES
@@ -365,11 +376,7 @@ def test_operators_are_known_by_their_traits(path):
 CORE = [part for parts in LEVELS[3:] for part in parts]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [path for path in FILES if part_of(path) in CORE],
-    ids=lambda path: str(path.relative_to(SOURCE)),
-)
+@partial(in_every_file, files=[path for path in FILES if part_of(path) in CORE])
 def test_no_text_is_searched_to_decide_something(path):
     """``"restart" in phase``: what is decided by a word changes with the word."""
     bad = [

@@ -344,7 +344,7 @@ def test_data_that_vary_by_factors_are_fitted_on_their_logarithms():
         np.where(rng(0).random((6, 1, 5)) < 0.2, np.nan, decaying((6, 5, 5))[:, :1, :]),
         np.where(rng(0).random((9, 8)) < 0.2, np.nan, decaying((9, 8, 2))[..., 0]),
         np.where(rng(0).random(20) < 0.2, np.nan, np.arange(20.0)),
-        np.where(rng(0).random((6, 5, 4)) < 0.2, np.nan, rng(1).integers(0, 2, (6, 5, 4))),
+        np.where(rng(0).random((5, 4, 3)) < 0.2, np.nan, rng(1).integers(0, 2, (5, 4, 3))),
         np.array([[1.0, np.nan], [2.0, 3.0]]),
         np.array([[1.0, np.nan]]),
     ],
@@ -378,7 +378,7 @@ def test_complex_data_are_completed(short):
     assert error_on(hidden, result.X, X) < 1
 
 
-@pytest.mark.parametrize("power", [-700, 700])
+@pytest.mark.parametrize("power", [pytest.param(-700, marks=pytest.mark.slow), 700])
 def test_the_scale_of_the_data_changes_no_digit(short, power):
     array, _ = holes(decaying(SHAPE), 0.3)
     base, scaled = lt.complete(array), lt.complete(np.ldexp(array, power))
@@ -730,11 +730,13 @@ def gaussian_error():
     return float(lt.metrics.relative_error(lt.recover(A, A.forward(X)).X, X))
 
 
-@pytest.mark.parametrize("make", ANISOTROPIC_ROWS.values(), ids=ANISOTROPIC_ROWS)
-@pytest.mark.parametrize("noise", [0.0, 0.02])
-def test_anisotropic_matrices_are_approximated_as_isotropic_ones(make, noise, gaussian_error):
+@pytest.mark.parametrize(
+    ("name", "noise"),
+    [*((name, 0.0) for name in ANISOTROPIC_ROWS), ("singular values", 0.02), ("few ones", 0.02)],
+)
+def test_anisotropic_matrices_are_approximated_as_isotropic_ones(name, noise, gaussian_error):
     X, m = decaying((10, 9, 8)), 450
-    matrix = make(m, X.size)
+    matrix = ANISOTROPIC_ROWS[name](m, X.size)
     y = matrix @ X.ravel()
     y = y + noise * np.linalg.norm(y) / m**0.5 * rng(4).standard_normal(m)
     result = lt.recover(matrix, y, shape=X.shape)
@@ -749,10 +751,10 @@ def test_anisotropic_matrices_are_approximated_as_isotropic_ones(make, noise, ga
     assert any(f.kind == "preconditioned" for f in result.findings)
 
 
-@pytest.mark.parametrize("make", ANISOTROPIC_ROWS.values(), ids=ANISOTROPIC_ROWS)
-def test_functions_of_small_tensors_are_approximated_as_matrices(make):
+@pytest.mark.parametrize("name", ["singular values", "few ones"])
+def test_functions_of_small_tensors_are_approximated_as_matrices(name):
     X, m = decaying((10, 9, 8)), 450
-    A = as_functions(make(m, X.size), X.shape)
+    A = as_functions(ANISOTROPIC_ROWS[name](m, X.size), X.shape)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", lt.SlowOperatorWarning)
         result = lt.recover(A, A.forward(X))

@@ -186,6 +186,7 @@ def noisy_batch(count=COUNT, noise=0.05):
     return A, X, y + noise * np.linalg.norm(y) / math.sqrt(len(y)) * draws
 
 
+@pytest.mark.slow
 def test_intervals_cover_as_often_as_they_say():
     """Binomial bounds: entries of one fit are correlated, so that fits are what counts."""
     A, X, y = noisy_batch()

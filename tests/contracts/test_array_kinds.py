@@ -145,17 +145,25 @@ CALLS = {
 JAX_CALLS = {"RGN", "RGN-products", "huber"}
 
 
-@pytest.mark.parametrize("name", CALLS)
-def test_recovery(kind, name):
-    skip_jax(kind, name, JAX_CALLS)
+# One problem for all runs: what JAX has compiled for one of them serves the others
+TRUTH = lt.random_tucker((6, 5), (2, 2), seed=0)
+
+
+def measured():
     A = lt.gaussian((6, 5), 80, seed=1)
-    y = A.forward(lt.random_tucker((6, 5), (2, 2), seed=0))
+    return A, A.forward(TRUTH)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_recovery(kind, name, tmp_path):
+    skip_jax(kind, name, JAX_CALLS)
+    A, y = measured()
     if name == "huber":
         y += 0.01 * np.std(y) * numbers((80,))
         y[::10] += 10 * np.std(y)
     expected = lt.recover(A, y, (2, 2), **CALLS[name])
     given = lt.DenseOperator(kind(A.matrix), A.shape)
-    result = lt.recover(given, kind(y), (2, 2), **CALLS[name])
+    result = lt.recover(given, kind(y), (2, 2), **CALLS[name], max_seconds=np.inf)
     assert all(kind.owns(part) for part in (result.X.core, *result.X.factors))
     assert result.status is expected.status
     np.testing.assert_allclose(np.asarray(result.X.full()), expected.X.full(), rtol=0, atol=1e-6)
@@ -164,3 +172,27 @@ def test_recovery(kind, name):
         weights = np.asarray(result.weights)
         np.testing.assert_allclose(weights, expected.weights, rtol=0, atol=1e-6)
         np.testing.assert_array_equal(weights == 0, np.arange(80) % 10 == 0)
+        result.save(tmp_path / "result.npz")
+        np.testing.assert_array_equal(lt.load(tmp_path / "result.npz").weights, weights)
+
+
+def test_the_default_solver_takes_a_matrix(kind):
+    A, y = measured()
+    result = lt.recover(
+        kind(A.matrix), kind(y), (2, 2), shape=A.shape, tol=1e-4, max_seconds=np.inf
+    )
+    assert result.success
+    assert all(kind.owns(part) for part in (result.X.core, *result.X.factors))
+    assert lt.metrics.relative_error(np.asarray(result.X.full()), TRUTH.full()) < 1e-3
+
+
+def test_a_saved_run_resumes_with_arrays_of_another_kind(kind, tmp_path):
+    A, y = measured()
+    lt.recover(A, y, (2, 2), max_epochs=2, solver="stotiht").save(tmp_path / "x.npz")
+    half = lt.load(tmp_path / "x.npz")
+    result = lt.recover(
+        kind(A.matrix), kind(y), (2, 2), shape=A.shape, start=half, tol=1e-3, solver="stotiht",
+        max_seconds=np.inf,
+    )  # fmt: skip
+    assert result.success
+    assert kind.owns(result.X.core)

@@ -77,6 +77,7 @@ def test_missing_values_of_kinetic_are_not_zeros():
     assert not stored[lost].any()
 
 
+@pytest.mark.slow
 def test_indian_pines_is_repaired_where_the_shipped_file_is_damaged():
     stored = file_of_tensorly("Indian_pines_corrected.npy")
     as_shipped = datasets.indian_pines(repair=False)

@@ -114,7 +114,7 @@ def test_low_noise_is_fitted_by_least_squares():
     assert error(TuckerImputer((3, 2, 2)).fit_transform(X), truth, holes) < 0.03  # sweeps: 0.034
 
 
-@pytest.mark.parametrize("data", [load_iris, load_wine])
+@pytest.mark.parametrize("data", [load_iris, pytest.param(load_wine, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("missing", [0.1, 0.4])
 def test_imputation_beats_means_and_matches_neighbours(data, missing):
     truth = StandardScaler().fit_transform(data().data)

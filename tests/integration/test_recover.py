@@ -57,16 +57,6 @@ def test_every_kind_of_A(data):
         assert error(result, X_true) < 1e-5
 
 
-def test_the_result_has_the_array_kind_of_the_input(data, kind):
-    A, y, X_true = data
-    result = lt.recover(kind(A.matrix), kind(y), RANK, shape=SHAPE, tol=1e-4)
-    assert result.success
-    assert kind.owns(result.X.core)
-    assert all(kind.owns(U) for U in result.X.factors)
-    full = np.asarray(result.X.full())
-    assert lt.metrics.relative_error(full, X_true.full()) < 1e-3
-
-
 @pytest.mark.parametrize(("dtype", "tol"), [(np.float32, 1e-5), (np.complex64, 1e-5)])
 def test_single_precision_is_kept(dtype, tol):
     X_true = lt.random_tucker(SHAPE, RANK, seed=0, dtype=dtype)
@@ -458,16 +448,6 @@ def test_a_state_of_another_problem_is_refused(data):
     state = lt.recover(A, y, RANK, max_epochs=2).state
     with pytest.raises(ValueError, match=r"state of shape .* expected .* and \(1, 2, 2\)"):
         lt.recover(A, y, (1, 2, 2), start=state)
-
-
-def test_a_saved_run_resumes_with_arrays_of_another_kind(data, kind, tmp_path):
-    A, y, _ = data
-    lt.recover(A, y, RANK, max_epochs=2, solver="stotiht").save(tmp_path / "x.npz")
-    half = lt.load(tmp_path / "x.npz")
-    result = lt.recover(kind(A.matrix), kind(y), RANK, shape=SHAPE, start=half, tol=1e-3,
-                        solver="stotiht")  # fmt: skip
-    assert result.success
-    assert kind.owns(result.X.core)
 
 
 def test_stopping_a_batch_keeps_problems_that_ended_at_different_times():

@@ -326,6 +326,8 @@ UNEQUAL, EQUAL = (170, 150, 160), (160, 160, 160)
 )
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_batch_of_operators_equals_them_one_by_one(kind, solver, lengths):
+    if kind == "function" and not isinstance(solver, lt.RGN | lt.StoTIHT):
+        pytest.skip("its rows are those of a matrix; all else is as of the other kinds")
     problem, some, _ = batch_of(kind, lengths)
     rule = lt.ResidualBelow(1e-3) | lt.MaxEpochs(6)
     batched = lt.solve(problem, solver, RANK, stop=rule, seed=3)

@@ -180,9 +180,11 @@ def test_a_batch_takes_all_kinds_of_arrays(kind, name):
     solver, y = SOLVERS[name], plain.forward(TRUTH)
     if name == "judged":
         solver = replace(solver, judge=lambda X, k: float(np.linalg.norm(np.asarray(X) - TRUTH[k])))
-    found = lt.solve(lt.Problem(A, kind(y)), solver, stop=lt.MaxEpochs(4))
+    # ranks change from step to step, and JAX compiles for each
+    rule = lt.MaxEpochs(2 if kind.name == "jax" else 4)
+    found = lt.solve(lt.Problem(A, kind(y)), solver, stop=rule)
     assert kind.owns(found.X.full())
-    expected = lt.solve(lt.Problem(plain, y), solver, stop=lt.MaxEpochs(4))
+    expected = lt.solve(lt.Problem(plain, y), solver, stop=rule)
     np.testing.assert_allclose(np.asarray(found.X.full()), expected.X.full(), atol=1e-7)
 
 

@@ -83,8 +83,10 @@ def test_at_full_rank_it_is_recursive_least_squares(memory):
     assert accuracy.noise == pytest.approx(np.sqrt(sigma2 * trace) / np.linalg.norm(expected))
 
 
-@pytest.mark.parametrize("kind", ["dense", "rank one", "entries"])
-@pytest.mark.parametrize("block", [7, DOF, 8 * DOF])
+@pytest.mark.parametrize(
+    ("kind", "block"),
+    [("dense", 7), ("dense", DOF), ("dense", 8 * DOF), ("rank one", DOF), ("entries", 7)],
+)
 def test_one_pass_is_as_good_as_a_fit_to_all(kind, block):
     A, y, X = problem(kind)
     online, batch = streamed(A, y, block), lt.recover(A, y, RANK)

@@ -161,6 +161,7 @@ def test_array_kinds_other_than_numpy():
     assert found.recovered[0] == 2
 
 
+@pytest.mark.slow
 def test_noise_is_relative_to_the_measurements():
     """Least squares of dof numbers from m measurements: an error of noise sqrt(dof / m)."""
     found = call(measurements=[220], trials=4, noise=0.1)

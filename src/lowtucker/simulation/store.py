@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from lowtucker._array.errors import FileFormatError
-from lowtucker.io import describe, load_array, save_arrays
+from lowtucker.io import describe, save_arrays
+from lowtucker.io.arrays import load_members
 from lowtucker.simulation.base import Columns, Experiment, joined
 
 __all__ = ["Store"]
@@ -84,7 +85,7 @@ def _read(path: Path, trials: int) -> Columns | None:
         infos = describe(path)
         if any(info.shape[:1] != (trials,) for info in infos):
             return None
-        columns = {info.name: load_array(path, info.name) for info in infos}
+        columns = load_members(path, infos)
     except (FileFormatError, OSError):
         return None
     counts = columns.pop(COUNT, np.array([-1]))
