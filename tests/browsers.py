@@ -75,6 +75,8 @@ def violations(page: Any, within: str = "html") -> list[str]:
         page.evaluate(AXE.read_text(encoding="utf-8"))  # not a script tag: the page may forbid it
     return page.evaluate(
         """async (within) => {
+            // colours are judged when they have arrived
+            await Promise.allSettled(document.getAnimations().map((one) => one.finished));
             const found = await axe.run(within, { resultTypes: ["violations"], preload: false });
             return found.violations.flatMap((rule) => rule.nodes.map((node) =>
                 `${rule.id}: ${node.target.join(" ")}: ${node.failureSummary}`));

@@ -58,7 +58,9 @@ def run_button(page):
 def verdict(page):
     """Wait for the end of a run; return its verdict."""
     panel(page).locator(".run[data-running=false]").wait_for(timeout=90_000)
-    return panel(page).get_by_role("status", name="Verdict").inner_text().strip()
+    answer = panel(page).get_by_role("status", name="Answer")
+    answer.locator(".badge").first.wait_for()
+    return answer.inner_text()
 
 
 def run(page):
