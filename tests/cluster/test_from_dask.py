@@ -123,14 +123,7 @@ def assert_same_run(a, b, bound=1e-9):
 
 @pytest.mark.parametrize(
     ("where", "name"),
-    [
-        pytest.param(
-            "threads",
-            name,
-            marks=pytest.mark.slow if name in ("tiht-fixed", "rgn-restarts") else [],
-        )
-        for name in SOLVERS
-    ]
+    [("threads", name) for name in SOLVERS]
     + [
         pytest.param("cluster", name, marks=[] if name in ("auto", "rgn") else pytest.mark.slow)
         for name in SOLVERS

@@ -107,7 +107,7 @@ def test_a_batch_equals_its_problems_one_by_one(case, kind):
     solver, rank = settings(case)
     problem, X_true, problems = batch_of(case, kind)
     trials = len(problems)
-    rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(30)
+    rule = lt.ResidualBelow(1e-4) | lt.MaxEpochs(60)
     batched = lt.solve(problem, solver, rank, stop=rule, X_true=X_true, seed=7)
     assert batched.success.shape == batched.status.shape == batched.epochs.shape == (trials,)
     for k, one in enumerate(problems):
