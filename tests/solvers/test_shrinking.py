@@ -180,8 +180,8 @@ def test_a_batch_takes_all_kinds_of_arrays(kind, name):
     solver, y = SOLVERS[name], plain.forward(TRUTH)
     if name == "judged":
         solver = replace(solver, judge=lambda X, k: float(np.linalg.norm(np.asarray(X) - TRUTH[k])))
-    # ranks change from step to step, and JAX compiles for each
-    rule = lt.MaxEpochs(2 if kind.name == "jax" else 4)
+    # ranks change with every step, and JAX compiles for each; of those judged one ends at the third
+    rule = lt.MaxEpochs(2 if (kind.name, name) == ("jax", "AMP") else 4)
     found = lt.solve(lt.Problem(A, kind(y)), solver, stop=rule)
     assert kind.owns(found.X.full())
     expected = lt.solve(lt.Problem(plain, y), solver, stop=rule)
