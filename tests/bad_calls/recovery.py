@@ -270,8 +270,16 @@ RECOVER = [
 
 COMPLETE = [
     (lambda: complete(values=None), TypeError, "values must ... Give numbers, or a list of them."),
-    (lambda: complete(values="x.npy"), TypeError, "got str. ... lowtucker.io.load_array(path)"),
-    (lambda: complete(values=Path("x")), TypeError, "Path. ... lowtucker.io.load_array(path)"),
+    (
+        lambda: complete(values="x.npy"),
+        TypeError,
+        "values must ... got str. ... lowtucker.io.load_array(path)",
+    ),
+    (
+        lambda: complete(values=Path("x")),
+        TypeError,
+        "values must ... Path. ... lowtucker.io.load_array(path)",
+    ),
     (lambda: complete(values=5), ValueError, "values must be a tensor with entries"),
     (lambda: complete(values=np.full(SHAPE, NAN)), ValueError, "values has nothing but NaN: no"),
     (
